@@ -1,0 +1,1 @@
+"""warmgraph sidecar, in each model pod: readiness, liveness, drain, metrics, report."""
