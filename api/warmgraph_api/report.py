@@ -54,7 +54,7 @@ class BucketState(StrEnum):
 WARM_STATES = frozenset({BucketState.CAPTURED, BucketState.RESTORED})
 
 
-class Bucket(Report, kw_only=True):
+class Bucket(Report, frozen=True, kw_only=True):
     """One bucket and how far it is."""
 
     kind: StepKind
@@ -78,7 +78,7 @@ class CacheResult(StrEnum):
     DISABLED = "Disabled"
 
 
-class Cache(Report, kw_only=True):
+class Cache(Report, frozen=True, kw_only=True):
     """How the lookup in the graph cache went."""
 
     result: CacheResult = CacheResult.PENDING
@@ -92,7 +92,7 @@ class Cache(Report, kw_only=True):
     """This engine has written its own entry."""
 
 
-class Span(Report, kw_only=True):
+class Span(Report, frozen=True, kw_only=True):
     """One stage of the cold start. Stages may overlap."""
 
     name: str
@@ -108,21 +108,21 @@ class CheckState(StrEnum):
     SKIPPED = "Skipped"
 
 
-class Check(Report, kw_only=True):
+class Check(Report, frozen=True, kw_only=True):
     """The known-answer check."""
 
     state: CheckState = CheckState.PENDING
     message: str = ""
 
 
-class Fault(Report, kw_only=True):
+class Fault(Report, frozen=True, kw_only=True):
     """Why this engine cannot serve, or cannot any more."""
 
     reason: str
     message: str
 
 
-class Load(Report, kw_only=True):
+class Load(Report, frozen=True, kw_only=True):
     """What the engine is doing right now."""
 
     running: int = 0
@@ -137,7 +137,7 @@ class Load(Report, kw_only=True):
         return self.running + self.waiting
 
 
-class WarmupReport(Report, kw_only=True):
+class WarmupReport(Report, frozen=True, kw_only=True):
     """Everything an engine says of itself."""
 
     boot_id: str
@@ -164,7 +164,7 @@ class WarmupReport(Report, kw_only=True):
     fault: Fault | None = None
 
 
-class PodState(Report, kw_only=True):
+class PodState(Report, frozen=True, kw_only=True):
     """Answer of the sidecar's `GET /warmup`: its own verdict and the engine's last report."""
 
     ready: bool

@@ -40,7 +40,7 @@ def embedded(kind: str) -> Meta:
 URI_PATTERN = "^(file:///[^ ]+|pvc://[a-z0-9]([-a-z0-9]*[a-z0-9])?(/[^ ]*)?)$"
 
 
-class Model(Resource, kw_only=True):
+class Model(Resource, frozen=True, kw_only=True):
     """Which checkpoint is served, and under which name."""
 
     uri: Annotated[
@@ -105,7 +105,7 @@ class Execution(StrEnum):
     EAGER = "Eager"
 
 
-class KVCache(Resource, kw_only=True):
+class KVCache(Resource, frozen=True, kw_only=True):
     """The paged KV cache."""
 
     block_size: Annotated[int, Meta(ge=1, le=256, description="Positions in one block.")] = 16
@@ -124,14 +124,14 @@ class SpeculativeMethod(StrEnum):
     NGRAM = "NGram"
 
 
-class Speculative(Resource, kw_only=True):
+class Speculative(Resource, frozen=True, kw_only=True):
     """Speculative decoding: drafts that the model verifies in one step."""
 
     method: SpeculativeMethod = SpeculativeMethod.NONE
     tokens: Annotated[int, Meta(ge=1, le=16, description="Draft tokens per step.")] = 4
 
 
-class Engine(Resource, kw_only=True):
+class Engine(Resource, frozen=True, kw_only=True):
     """How the model is run. Every field is part of the graph cache key or decides pod shape."""
 
     image: Annotated[
@@ -203,7 +203,7 @@ BucketSizes = Annotated[
 ]
 
 
-class StepBuckets(Resource, kw_only=True):
+class StepBuckets(Resource, frozen=True, kw_only=True):
     """Buckets of one kind of step."""
 
     eager: Annotated[
@@ -230,7 +230,7 @@ class BucketPreset(StrEnum):
     FULL = "Full"
 
 
-class Buckets(Resource, kw_only=True):
+class Buckets(Resource, frozen=True, kw_only=True):
     """Shapes that graphs are captured for.
 
     decode sizes count sequences, prefill sizes count prompt tokens of one chunk, verify sizes
@@ -287,7 +287,7 @@ class OnCaptureFailure(StrEnum):
     FAIL = "Fail"
 
 
-class LazyCapture(Resource, kw_only=True):
+class LazyCapture(Resource, frozen=True, kw_only=True):
     """What lazy capture may cost."""
 
     enabled: bool = True
@@ -297,7 +297,7 @@ class LazyCapture(Resource, kw_only=True):
     ] = 10
 
 
-class Warmup(Resource, kw_only=True):
+class Warmup(Resource, frozen=True, kw_only=True):
     """When a pod counts as warm."""
 
     policy: Annotated[
@@ -346,7 +346,7 @@ class CacheMode(StrEnum):
     DISABLED = "Disabled"
 
 
-class CacheVolume(Resource, kw_only=True):
+class CacheVolume(Resource, frozen=True, kw_only=True):
     """Where stored graphs live."""
 
     claim_name: Annotated[
@@ -370,7 +370,7 @@ class CacheVolume(Resource, kw_only=True):
     size: Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti)?$", max_length=32)] = "2Gi"
 
 
-class CacheRetention(Resource, kw_only=True):
+class CacheRetention(Resource, frozen=True, kw_only=True):
     """What is kept of entries that no current revision uses."""
 
     revisions: Annotated[
@@ -378,7 +378,7 @@ class CacheRetention(Resource, kw_only=True):
     ] = 3
 
 
-class GraphCache(Resource, kw_only=True):
+class GraphCache(Resource, frozen=True, kw_only=True):
     """Captured graphs kept for the next pod."""
 
     mode: CacheMode = CacheMode.READ_WRITE
@@ -395,7 +395,7 @@ class Autoscaler(StrEnum):
     NONE = "None"
 
 
-class Activation(Resource, kw_only=True):
+class Activation(Resource, frozen=True, kw_only=True):
     """What happens to requests that arrive at zero replicas."""
 
     timeout_seconds: Annotated[
@@ -420,7 +420,7 @@ class Activation(Resource, kw_only=True):
     ] = 10
 
 
-class Scaling(Resource, kw_only=True):
+class Scaling(Resource, frozen=True, kw_only=True):
     """Who decides the number of replicas, within which bounds."""
 
     autoscaler: Annotated[
@@ -473,7 +473,7 @@ class OnRolloutFailure(StrEnum):
     ROLLBACK = "Rollback"
 
 
-class Rollout(Resource, kw_only=True):
+class Rollout(Resource, frozen=True, kw_only=True):
     """How a changed revision replaces the running one."""
 
     strategy: Annotated[
@@ -510,14 +510,14 @@ ROLLOUT_RULES = rules(
 # --- pod template ------------------------------------------------------------------------
 
 
-class Resources(Resource, kw_only=True):
+class Resources(Resource, frozen=True, kw_only=True):
     """Resources of the engine's container."""
 
     requests: dict[str, int | str] = {}
     limits: dict[str, int | str] = {}
 
 
-class Template(Resource, kw_only=True):
+class Template(Resource, frozen=True, kw_only=True):
     """What else the model pods need: resources, placement, environment, volumes."""
 
     labels: dict[str, str] = {}
@@ -550,7 +550,7 @@ class Template(Resource, kw_only=True):
 # --- the whole ---------------------------------------------------------------------------
 
 
-class Spec(Resource, kw_only=True):
+class Spec(Resource, frozen=True, kw_only=True):
     """`spec` of an InferenceDeployment."""
 
     model: Model

@@ -14,7 +14,7 @@ from msgspec import Meta
 from warmgraph_api.resource import Resource
 
 
-class Condition(Resource, kw_only=True):
+class Condition(Resource, frozen=True, kw_only=True):
     """metav1.Condition."""
 
     type: str
@@ -25,7 +25,7 @@ class Condition(Resource, kw_only=True):
     last_transition_time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
-class GraphCount(Resource, kw_only=True):
+class GraphCount(Resource, frozen=True, kw_only=True):
     """Buckets of the current revision's pod that has most of them."""
 
     eager_captured: int = 0
@@ -38,7 +38,7 @@ class GraphCount(Resource, kw_only=True):
     ] = ""
 
 
-class CacheStatus(Resource, kw_only=True):
+class CacheStatus(Resource, frozen=True, kw_only=True):
     """How the newest pod's lookup in the graph cache went."""
 
     result: str = ""
@@ -47,13 +47,13 @@ class CacheStatus(Resource, kw_only=True):
     message: str = ""
 
 
-class ColdStartSpan(Resource, kw_only=True):
+class ColdStartSpan(Resource, frozen=True, kw_only=True):
     name: str
     start_milliseconds: int
     milliseconds: int
 
 
-class ColdStart(Resource, kw_only=True):
+class ColdStart(Resource, frozen=True, kw_only=True):
     """The newest completed start of a pod, by stage."""
 
     pod: str = ""
@@ -67,13 +67,13 @@ class ColdStart(Resource, kw_only=True):
     stages: list[ColdStartSpan] = []
 
 
-class ActivatorStatus(Resource, kw_only=True):
+class ActivatorStatus(Resource, frozen=True, kw_only=True):
     port: Annotated[
         int, Meta(description="Port of the activators that stands for this deployment alone.")
     ] = 0
 
 
-class Status(Resource, kw_only=True):
+class Status(Resource, frozen=True, kw_only=True):
     """`status` of an InferenceDeployment."""
 
     observed_generation: int = 0

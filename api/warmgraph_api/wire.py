@@ -27,7 +27,7 @@ class CommandName(StrEnum):
     New requests are still served, since endpoints take a moment to follow."""
 
 
-class Command(Report, kw_only=True):
+class Command(Report, frozen=True, kw_only=True):
     name: CommandName
 
 
