@@ -1,0 +1,118 @@
+"""The border between what decides (scheduler, sampler, server) and what computes (backends).
+
+A step is one pass of the model over some tokens of some sequences: decode is one token of each
+sequence, a prefill chunk is several tokens of a few, verify is a few tokens of each. The deciding
+side describes a step in plain Python; an Executor writes it into static buffers, picks a graph
+bucket or eager execution, and answers with logits. Nothing here knows torch or CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from warmgraph_api.report import StepKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """What one sequence contributes to a step."""
+
+    token_ids: Sequence[int]
+    """The tokens to run, one or more."""
+    start_position: int
+    """Position of the first of them; every earlier position is in the KV cache already."""
+    block_table: Sequence[int]
+    """KV blocks of the sequence, in order, covering at least start_position + len(token_ids)."""
+    logit_rows: int
+    """How many of the last tokens need logits: 0 for a chunk inside a prompt, 1 for decode and
+    the end of a prompt, all of them for verify steps and for prompt log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    kind: StepKind
+    rows: Sequence[StepRow]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(row.token_ids) for row in self.rows)
+
+
+class Path(StrEnum):
+    """How a step was run."""
+
+    EXACT = "exact"
+    PADDED = "padded"
+    EAGER = "eager"
+
+
+class PathReason(StrEnum):
+    """Why a step took its path; one count each in the metrics."""
+
+    BUCKET = "bucket"
+    """Its own size is a captured bucket."""
+    LARGER_BUCKET = "larger_bucket"
+    """The next larger captured bucket holds it, with padding."""
+    GRAPHS_OFF = "graphs_off"
+    NO_BUCKET = "no_bucket"
+    """Larger than every bucket of its kind, or there is none."""
+    NOT_CAPTURED = "not_captured"
+    """Its bucket is declared and waits for its (lazy) capture."""
+    CAPTURE_FAILED = "capture_failed"
+    ALL_LOGITS = "all_logits"
+    """More logit rows than the graph's output holds: prompt log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    logits: Any
+    """float32 of shape (sum of logit_rows, vocabulary), in row order; a numpy array on the CPU,
+    whatever the backend's Sampler takes elsewhere. Valid until the next execute()."""
+    path: Path
+    reason: PathReason
+    bucket: int
+    """Size of the bucket used; 0 on the eager path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Facts of a loaded model that the deciding side plans with."""
+
+    vocabulary: int
+    block_size: int
+    """Positions in one KV block."""
+    blocks: int
+    """KV blocks that sequences may use; ids run from 1, since block 0 is the padding dummy."""
+    max_model_length: int
+    max_batch_size: int
+    max_batch_tokens: int
+
+
+class Executor(Protocol):
+    """Runs steps, one at a time, from one thread."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def execute(self, step: Step) -> StepResult:
+        """Run one step to its end.
+
+        Raises StepError if the backend failed; the engine must then report a fault, since
+        the KV cache may hold anything.
+        """
+        ...
+
+    def idle_work(self, *, busy: bool) -> bool:
+        """Do one piece of background work (a lazy capture) if there is any and the budget allows.
+
+        Called between steps; `busy` says that requests are waiting for the next one. Returns
+        whether anything was done.
+        """
+        ...
+
+
+class StepError(RuntimeError):
+    """The backend could not run a step: not the fault of any request in it."""
