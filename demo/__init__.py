@@ -1,0 +1,1 @@
+"""The demo: the whole life of one InferenceDeployment on a real cluster, step by step."""

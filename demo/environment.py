@@ -1,0 +1,63 @@
+"""The cluster and the images: made here, or given by the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from demo.console import fail, say
+from demo.kube import ROOT, Cluster
+
+IMAGE_VARIABLES = ("CONTROL_PLANE_IMAGE", "ENGINE_IMAGE", "DEMO_MODEL_IMAGE")
+
+
+def prepare() -> Cluster:
+    """A cluster that runs, with the images it needs."""
+    return _given() if os.environ.get("KUBECONFIG") else _local()
+
+
+def _given() -> Cluster:
+    missing = [name for name in IMAGE_VARIABLES if not os.environ.get(name)]
+    if missing:
+        fail(
+            f"KUBECONFIG names a cluster of yours, which cannot see images built here. Push them "
+            f"to a registry it reads (`python -m images build --push PREFIX`) and set "
+            f"{', '.join(missing)}."
+        )
+    say(f"using the cluster of {os.environ['KUBECONFIG']}")
+    control_plane, engine, model = (os.environ[name] for name in IMAGE_VARIABLES)
+    return Cluster(
+        environment={},
+        control_plane_image=control_plane,
+        engine_image=engine,
+        model_image=model,
+        local=False,
+    )
+
+
+def _local() -> Cluster:
+    _tool("devcluster", "up")
+    _tool("images", "build", "--load")
+    environment = json.loads(_output("devcluster", "env", "--json"))
+    names = json.loads(_output("images", "names"))
+    return Cluster(
+        environment=environment,
+        control_plane_image=names["control-plane"],
+        engine_image=names["engine"],
+        model_image=names["demo-model"],
+        local=True,
+    )
+
+
+def _tool(*command: str) -> None:
+    """Run one of the repository's own tools; it prints its own progress."""
+    if subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode:
+        fail(f"`python -m {' '.join(command)}` failed; its message is above")
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout

@@ -1,0 +1,39 @@
+"""Removes what the demo made, in the order that leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from demo.console import say, step
+from demo.install import NAMESPACE, RELEASE, SYSTEM_NAMESPACE
+from demo.kube import ROOT
+
+
+def down() -> None:
+    if os.environ.get("KUBECONFIG"):
+        _remove_from_given_cluster()
+        return
+    with step("Stop the local cluster and remove its data (built programs and images stay cached)"):
+        subprocess.run([sys.executable, "-m", "devcluster", "down"], cwd=ROOT, check=True)
+
+
+def _remove_from_given_cluster() -> None:
+    """Deployments go first, while the operator that owns their objects still runs."""
+    with step(f"Remove namespace {NAMESPACE}, the release {RELEASE} and its resource type"):
+        for command in (
+            ("kubectl", "delete", "infd", "--all", "-n", NAMESPACE, "--ignore-not-found"),
+            ("kubectl", "delete", "namespace", NAMESPACE, "--ignore-not-found"),
+            ("helm", "uninstall", RELEASE, "-n", SYSTEM_NAMESPACE, "--ignore-not-found"),
+            ("kubectl", "delete", "namespace", SYSTEM_NAMESPACE, "--ignore-not-found"),
+            (
+                "kubectl",
+                "delete",
+                "crd",
+                "inferencedeployments.warmgraph.dev",
+                "--ignore-not-found",
+            ),
+        ):
+            say(" ".join(command))
+            subprocess.run(command, check=False)
