@@ -1,0 +1,178 @@
+"""`spec.template`: what else the model pods need."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from warmgraph_api.resource.base import (
+    AnyQuantity,
+    OptionalObjectName,
+    Resource,
+    embedded,
+    keyed_by,
+    rule,
+    rules,
+)
+
+# The API server bounds the cost of rules by the largest object that the schema allows, so every
+# list and map has a limit. These are above what pods have in practice.
+MOST_RESOURCE_NAMES = 16
+MOST_LABELS = 64
+MOST_ITEMS = 64
+MOST_ENV = 256
+
+RESERVED_VOLUMES = ("run", "tmp", "cache", "model")
+"""Volumes that the operator gives every model pod (docs/architecture.md, A model pod)."""
+
+Text = Annotated[str, Meta(max_length=253)]
+Name = {"type": "string", "minLength": 1, "maxLength": 253}
+
+OwnKeys = rules(
+    rule(
+        "!self.exists(key, key.startsWith('warmgraph.dev/')"
+        " || key.startsWith('app.kubernetes.io/'))",
+        "keys under warmgraph.dev/ and app.kubernetes.io/ are set by the operator: use others",
+    )
+)
+
+
+class Resources(Resource, frozen=True, kw_only=True):
+    """Resources of the engine's container."""
+
+    requests: Annotated[
+        dict[str, AnyQuantity],
+        Meta(max_length=MOST_RESOURCE_NAMES, description="What the scheduler reserves."),
+    ] = {}
+    limits: Annotated[
+        dict[str, AnyQuantity],
+        Meta(max_length=MOST_RESOURCE_NAMES, description="What the container may not exceed."),
+    ] = {}
+
+
+class Template(Resource, frozen=True, kw_only=True):
+    """What else the model pods need: resources, placement, environment, volumes."""
+
+    labels: Annotated[
+        dict[str, Annotated[str, Meta(max_length=63)]],
+        Meta(
+            max_length=MOST_LABELS,
+            description="Labels of the pods, beside the operator's own.",
+            extra_json_schema=OwnKeys,
+        ),
+    ] = {}
+    annotations: Annotated[
+        dict[str, Annotated[str, Meta(max_length=65_536)]],
+        Meta(
+            max_length=MOST_LABELS,
+            description="Annotations of the pods.",
+            extra_json_schema=OwnKeys,
+        ),
+    ] = {}
+    resources: Resources = msgspec.field(default_factory=Resources)
+    node_selector: Annotated[
+        dict[str, Annotated[str, Meta(max_length=63)]],
+        Meta(max_length=MOST_LABELS, description="Labels that a node must have."),
+    ] = {}
+    tolerations: Annotated[
+        list[Annotated[dict[str, Any], embedded("Toleration")]],
+        Meta(max_length=MOST_ITEMS, description="Taints of nodes that the pods accept."),
+    ] = []
+    affinity: Annotated[
+        dict[str, Any],
+        embedded("Affinity"),
+        Meta(description="Affinity to nodes and other pods."),
+    ] = {}
+    topology_spread_constraints: Annotated[
+        list[Annotated[dict[str, Any], embedded("TopologySpreadConstraint")]],
+        Meta(max_length=MOST_ITEMS, description="How the pods spread over nodes and zones."),
+    ] = []
+    env: Annotated[
+        list[Annotated[dict[str, Any], embedded("EnvVar", required={"name": Name})]],
+        Meta(
+            max_length=MOST_ENV,
+            description="Environment of the engine's container. A change rolls the pods.",
+            extra_json_schema=keyed_by("name"),
+        ),
+    ] = []
+    env_from: Annotated[
+        list[Annotated[dict[str, Any], embedded("EnvFromSource")]],
+        Meta(
+            max_length=MOST_ITEMS,
+            description=(
+                "ConfigMaps and Secrets whose keys become environment. A change of their content "
+                "rolls the pods."
+            ),
+        ),
+    ] = []
+    volumes: Annotated[
+        list[
+            Annotated[
+                dict[str, Any],
+                embedded(
+                    "Volume",
+                    required={
+                        "name": Name
+                        | rules(
+                            rule(
+                                f"!(self in {list(RESERVED_VOLUMES)})",
+                                "the operator gives every pod volumes named "
+                                f"{', '.join(RESERVED_VOLUMES)}: choose another name",
+                            )
+                        )
+                    },
+                ),
+            ]
+        ],
+        Meta(
+            max_length=MOST_ITEMS,
+            description="Further volumes of the pods.",
+            extra_json_schema=keyed_by("name"),
+        ),
+    ] = []
+    volume_mounts: Annotated[
+        list[
+            Annotated[
+                dict[str, Any],
+                embedded(
+                    "VolumeMount",
+                    required={
+                        "name": Name,
+                        "mountPath": {"type": "string", "minLength": 1, "maxLength": 1024},
+                    },
+                ),
+            ]
+        ],
+        Meta(
+            max_length=MOST_ITEMS,
+            description="Where the engine's container sees them.",
+            extra_json_schema=keyed_by("mountPath"),
+        ),
+    ] = []
+    image_pull_secrets: Annotated[
+        list[Annotated[dict[str, Any], embedded("LocalObjectReference", required={"name": Name})]],
+        Meta(
+            max_length=MOST_ITEMS,
+            description="Secrets for private image registries.",
+            extra_json_schema=keyed_by("name"),
+        ),
+    ] = []
+    priority_class_name: Annotated[
+        OptionalObjectName, Meta(description="PriorityClass of the pods.")
+    ] = ""
+    runtime_class_name: Annotated[
+        OptionalObjectName, Meta(description="RuntimeClass of the pods, such as nvidia.")
+    ] = ""
+    scheduler_name: Annotated[
+        OptionalObjectName, Meta(description="Scheduler of the pods; the default one if empty.")
+    ] = ""
+    termination_grace_period_seconds: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=86_400,
+            description="Longest that a stopping pod may finish the requests it has.",
+        ),
+    ] = 120
