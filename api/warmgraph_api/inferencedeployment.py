@@ -22,13 +22,11 @@ NAME_RULES = rules(
         f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
         f"metadata.name must have at most {MAX_NAME_LENGTH} characters, so that the objects "
         "derived from it can have names and labels of their own",
-        at=".metadata.name",
     ),
     rule(
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         "metadata.name must start with a letter and hold only lower case letters, digits and "
         "'-', since a Service gets the same name",
-        at=".metadata.name",
     ),
 )
 

@@ -19,7 +19,7 @@ from warmgraph_api.resource.base import (
 
 # The API server bounds the cost of rules by the largest object that the schema allows, so every
 # list and map has a limit. These are above what pods have in practice.
-MOST_RESOURCE_NAMES = 16
+MOST_RESOURCE_NAMES = 12
 MOST_LABELS = 64
 MOST_ITEMS = 64
 MOST_ENV = 256
