@@ -46,37 +46,37 @@ def chart(cluster: Cluster) -> None:
     say(cluster.kubectl("get", "pods", "-n", SYSTEM_NAMESPACE).rstrip().replace("\n", "\n     "))
 
 
-def models(cluster: Cluster) -> None:
-    """The namespace under the restricted profile, a client pod, and the models on a claim."""
-    cluster.kubectl("create", "namespace", NAMESPACE, check=False)
+def models(cluster: Cluster, namespace: str = NAMESPACE) -> None:
+    """A namespace under the restricted profile, a client pod, and the models on a claim."""
+    cluster.kubectl("create", "namespace", namespace, check=False)
     cluster.kubectl(
-        "label", "namespace", NAMESPACE, "--overwrite",
+        "label", "namespace", namespace, "--overwrite",
         "pod-security.kubernetes.io/enforce=restricted",
     )  # fmt: skip
     cluster.kubectl(
         "apply", "-f", "-", stdin=CLIENT_POD.format(
-            namespace=NAMESPACE, image=cluster.control_plane_image
+            namespace=namespace, image=cluster.control_plane_image
         ),
     )  # fmt: skip
     job = (ROOT / "demo" / "model-job.yaml").read_text()
     cluster.kubectl(
         "apply",
         "-n",
-        NAMESPACE,
+        namespace,
         "-f",
         "-",
         stdin=job.replace("DEMO_MODEL_IMAGE", cluster.model_image),
     )
     wait_until(
         lambda: bool(
-            cluster.get("job", "models", "-n", NAMESPACE).get("status", {}).get("succeeded")
+            cluster.get("job", "models", "-n", namespace).get("status", {}).get("succeeded")
         ),
         timeout_seconds=300,
         what="the conversion of the model",
-        hint=f"kubectl logs -n {NAMESPACE} job/models",
+        hint=f"kubectl logs -n {namespace} job/models",
         poll=1,
     )
     cluster.kubectl(
-        "wait", "--for=condition=Ready", "pod/client", "-n", NAMESPACE, "--timeout=120s"
+        "wait", "--for=condition=Ready", "pod/client", "-n", namespace, "--timeout=120s"
     )
     say("SmolLM2-135M-Instruct, versions v1 and v2, on claim `models`")

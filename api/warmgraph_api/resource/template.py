@@ -151,6 +151,11 @@ class Template(Resource, frozen=True, kw_only=True):
             extra_json_schema=keyed_by("mountPath"),
         ),
     ] = []
+    security_context: Annotated[
+        dict[str, Any],
+        embedded("PodSecurityContext"),
+        Meta(description="Laid over the pods' own restricted one, such as a user id."),
+    ] = {}
     image_pull_secrets: Annotated[
         list[Annotated[dict[str, Any], embedded("LocalObjectReference", required={"name": Name})]],
         Meta(

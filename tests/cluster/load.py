@@ -1,0 +1,62 @@
+"""Runs inside the cluster, in the tests' client pod: steady load on a Service, one JSON line each.
+
+Called as `python3 - URL MODEL CONCURRENCY SECONDS`, this file on standard input. Each of the
+CONCURRENCY callers keeps its connection and asks one question after the other until SECONDS are
+over, so the load is bounded in count and time. Uses aiohttp, which the control-plane image has.
+"""
+
+import asyncio
+import json
+import sys
+import time
+
+import aiohttp
+
+QUESTIONS = ("Name a colour.", "What is two plus two?", "Say hello.", "Name an animal.")
+
+
+async def ask(session: aiohttp.ClientSession, url: str, model: str, number: int) -> None:
+    stream = number % 2 == 1
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": QUESTIONS[number % len(QUESTIONS)]}],
+        "max_tokens": 8,
+        "temperature": 0,
+        "stream": stream,
+    }
+    began = time.time()
+    try:
+        async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+            text = await response.text()
+            status, complete = response.status, _complete(text, stream)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        text, status, complete = repr(error), 0, False
+    line = {
+        "status": status,
+        "complete": complete,
+        "began": began,
+        "seconds": time.time() - began,
+        "text": "" if complete else text[:500],
+    }
+    print(json.dumps(line), flush=True)
+
+
+def _complete(text: str, stream: bool) -> bool:
+    return text.rstrip().endswith("data: [DONE]") if stream else '"finish_reason"' in text
+
+
+async def caller(url: str, model: str, number: int, until: float) -> None:
+    timeout = aiohttp.ClientTimeout(total=300)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while time.time() < until:
+            await ask(session, url, model, number)
+            number += 1
+
+
+async def main() -> None:
+    url, model, concurrency, seconds = sys.argv[1:]
+    until = time.time() + float(seconds)
+    await asyncio.gather(*(caller(url, model, i, until) for i in range(int(concurrency))))
+
+
+asyncio.run(main())
