@@ -75,7 +75,8 @@ class Receiver:
             writer.close()
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
+        # A last line without its end belongs to an engine that was killed while it wrote.
+        while (line := await reader.readline()).endswith(b"\n"):
             report = wire.decode_report(line)
             replaced = self._engine if self._engine is not writer else None
             is_new = self._engine is not writer

@@ -76,12 +76,19 @@ class Answer:
 
 def readiness(policy: Policy, seen: Observation, now: float) -> Answer:
     """Whether the pod may get traffic."""
-    unreachable = _leaving(seen) or _dead(policy, seen, now) or _silent(seen, now)
-    if unreachable is not None:
-        return unreachable
+    out = _leaving(seen) or _dead(policy, seen, now)
+    if out is not None:
+        return out
     if seen.report is None:
         return _no(Reason.STARTING, "the engine has not reported yet")
-    return _warmup_failed(policy, seen.report) or _warm(policy, seen.report)
+    # A fault outlives its connection here, though not in liveness: by then the engine that the
+    # kubelet asks about is the next one.
+    return (
+        _broken(seen.report)
+        or _silent(seen, now)
+        or _warmup_failed(policy, seen.report)
+        or _warm(policy, seen.report)
+    )
 
 
 def liveness(policy: Policy, seen: Observation, now: float) -> Answer:
@@ -144,12 +151,10 @@ def _dead(policy: Policy, seen: Observation, now: float) -> Answer | None:
 
 
 def _silent(seen: Observation, now: float) -> Answer | None:
-    if seen.report is None:
-        return None
     gone, silent = now - seen.waiting_since, now - seen.report_at
     if not seen.connected and gone > RECONNECT_GRACE_SECONDS:
         return _no(Reason.ENGINE_FAULT, f"the engine's connection was lost {gone:.0f} s ago")
-    if seen.connected and silent > HEARTBEAT_LOST_SECONDS:
+    if silent > HEARTBEAT_LOST_SECONDS:
         return _no(Reason.ENGINE_FAULT, f"the engine has not reported for {silent:.0f} s")
     return None
 
