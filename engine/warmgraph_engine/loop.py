@@ -1,0 +1,257 @@
+"""The engine thread: takes requests, schedules a step, runs it, draws tokens, hands them out.
+
+The thread only ever holds plain token ids; text, HTTP and JSON are on the other side of
+`deliver`. One turn is: schedule, execute, sample (which only enqueues), read the tokens, commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from warmgraph_api.report import Load
+from warmgraph_engine.inflight import InFlight
+from warmgraph_engine.metrics import EngineMetrics
+from warmgraph_engine.sampling.sampler import Draw, SampledToken, Sampler, TokenLogprob
+from warmgraph_engine.scheduler.plan import Plan, PlannedRow
+from warmgraph_engine.scheduler.scheduler import Scheduler
+from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
+from warmgraph_engine.step import Executor, Limits, StepResult
+
+_log = logging.getLogger(__name__)
+
+MAX_WAITING = 1024
+"""Sequences that may wait. At a few hundred tokens/s on a CPU that is already minutes of work;
+a client told to try again, or sent to another replica, is served sooner."""
+
+
+class EngineFaultError(RuntimeError):
+    """The engine failed and serves nothing until its process is restarted."""
+
+
+class OverloadedError(RuntimeError):
+    """Too many sequences wait already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a step brought for one sequence. The last one has `finish` or `error`."""
+
+    sequence: Sequence
+    token: SampledToken | None = None
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish: FinishReason | None = None
+    error: EngineFaultError | None = None
+
+
+Deliver = Callable[[list[Output]], None]
+"""Called on the engine thread once per step; must return at once."""
+
+OnFault = Callable[[str], None]
+"""Called once, on the engine thread, with a message for whoever looks after the pod."""
+
+
+class EngineLoop:
+    """Owns the scheduler and, from `start` on, the executor. Public methods are thread-safe."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        sampler: Sampler,
+        *,
+        metrics: EngineMetrics,
+        on_fault: OnFault,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._executor = executor
+        self._sampler = sampler
+        self._metrics = metrics
+        self._on_fault = on_fault
+        self._max_waiting = max_waiting
+        self._scheduler = Scheduler(executor.limits)
+        self._deliver: Deliver = _nowhere
+        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+        self._changed = threading.Condition()
+        self._arrived: list[Sequence] = []
+        self._cancelled: list[Sequence] = []
+        self._woken = False
+        self._closing = False
+        self._fault: str | None = None
+        self._step_since: float | None = None
+        self._preemptions_counted = 0
+        self.in_flight = InFlight()
+        pool = self._scheduler.pool
+        metrics.watch(
+            running_sequences=lambda: len(self._scheduler.running),
+            waiting_sequences=self._waiting,
+            requests_in_flight=lambda: self.load().in_flight,
+            kv_blocks=lambda: pool.total,
+            kv_blocks_used=lambda: pool.used,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return self._executor.limits
+
+    @property
+    def fault(self) -> str | None:
+        """Why the engine serves nothing any more."""
+        return self._fault
+
+    def start(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._thread.start()
+
+    def load(self) -> Load:
+        return self.in_flight.load()
+
+    def step_seconds(self) -> float:
+        """How long the current step has been running; 0 between steps. A step that never ends
+        is a device that hangs."""
+        since = self._step_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def submit(self, sequences: list[Sequence]) -> None:
+        """Queue the choices of a request. Raises EngineFaultError or OverloadedError, and then
+        has queued none."""
+        with self._changed:
+            if self._fault is not None:
+                raise EngineFaultError(self._fault)
+            if self._closing:
+                raise EngineFaultError("the engine is shutting down")
+            if self._waiting() >= self._max_waiting:
+                raise OverloadedError(f"{self._max_waiting} sequences wait already")
+            self._arrived += sequences
+            self._changed.notify()
+
+    def cancel(self, sequences: Iterable[Sequence]) -> None:
+        """End sequences without a further output. Their blocks are free before the next step."""
+        with self._changed:
+            self._cancelled += sequences
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Ask for background work again, although there is no request."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Stop after the current step; what is left ends with an error. Blocks until then."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _waiting(self) -> int:
+        return len(self._scheduler.waiting) + len(self._arrived)
+
+    def _main(self) -> None:
+        try:
+            while not self._closing:
+                self._turn()
+            self._end_all("the engine is shutting down")
+        except Exception as error:  # of any kind: it must be reported, not end the thread mutely
+            _log.exception("the engine failed")
+            message = f"{type(error).__name__}: {error}"
+            self._on_fault(message)
+            self._end_all(message)
+
+    def _turn(self) -> None:
+        self._take_messages()
+        plan = self._scheduler.schedule()
+        if plan is not None:
+            self._run(plan)
+            self._executor.idle_work(busy=bool(self._scheduler.running))
+        elif not self._executor.idle_work(busy=False):
+            self._sleep()
+
+    def _take_messages(self) -> None:
+        with self._changed:
+            arrived, self._arrived = self._arrived, []
+            cancelled, self._cancelled = self._cancelled, []
+            for sequence in arrived:  # inside the lock, so that no sequence goes uncounted
+                self._scheduler.add(sequence)
+        self._remove(cancelled)
+
+    def _sleep(self) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._arrived or self._cancelled or self._woken or self._closing
+            )
+            self._woken = False
+
+    def _run(self, plan: Plan) -> None:
+        self._step_since = time.monotonic()
+        result = self._executor.execute(plan.step())
+        outputs = self._outputs(plan, result)
+        self._step_since = None
+        self._remove(output.sequence for output in outputs if output.finish)
+        self._metrics.preemptions.inc(self._scheduler.preemptions - self._preemptions_counted)
+        self._preemptions_counted = self._scheduler.preemptions
+        if outputs:
+            self._deliver(outputs)
+
+    def _outputs(self, plan: Plan, result: StepResult) -> list[Output]:
+        """Draw the step's tokens and say what each sequence got."""
+        placed: list[tuple[PlannedRow, int]] = []
+        first_row = 0
+        for row in plan.rows:
+            placed.append((row, first_row))
+            first_row += row.logit_rows
+        draws = [
+            Draw(first + row.logit_rows - 1, row.sequence) for row, first in placed if row.draws
+        ]
+        pending = self._sampler.sample(result.logits, draws)
+        scores = [self._prompt_logprobs(row, first, result) for row, first in placed]
+        tokens = iter(pending.read())
+        outputs = []
+        for (row, _), scored in zip(placed, scores, strict=True):
+            token = next(tokens) if row.draws else None
+            finish = None
+            if token is not None:
+                finish = row.sequence.append(token.token_id)
+            elif row.sequence.params.max_tokens == 0 and not row.sequence.prefilling:
+                finish = FinishReason.LENGTH
+            if token is not None or scored or finish is not None:
+                outputs.append(
+                    Output(
+                        sequence=row.sequence, token=token, prompt_logprobs=scored, finish=finish
+                    )
+                )
+        return outputs
+
+    def _prompt_logprobs(
+        self, row: PlannedRow, first_row: int, result: StepResult
+    ) -> list[TokenLogprob]:
+        sequence = row.sequence
+        top = sequence.params.prompt_logprobs
+        if top is None:
+            return []
+        targets = sequence.tokens[row.scored_from + 1 : min(row.end + 1, sequence.prompt_length)]
+        return self._sampler.prompt_logprobs(
+            result.logits, first_row=first_row, targets=targets, top=top
+        )
+
+    def _remove(self, sequences: Iterable[Sequence]) -> None:
+        for sequence in sequences:
+            self._scheduler.remove([sequence])
+            self._sampler.forget(sequence.id)
+
+    def _end_all(self, message: str) -> None:
+        """End every sequence with an error, and refuse new ones."""
+        with self._changed:
+            self._fault = message
+            left = [*self._scheduler.running, *self._scheduler.waiting, *self._arrived]
+            self._arrived = []
+        self._scheduler.remove(left)
+        error = EngineFaultError(message)
+        self._deliver([Output(sequence=sequence, error=error) for sequence in left])
+
+
+def _nowhere(outputs: list[Output]) -> None:
+    raise AssertionError(f"{len(outputs)} outputs before start()")

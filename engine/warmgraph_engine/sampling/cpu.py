@@ -1,0 +1,168 @@
+"""The sampler of the CPU backend: numpy over rows of float32 logits.
+
+The order is vLLM's: log-probabilities from the raw logits; logit bias and minimum length;
+penalties; temperature; min_p; top_k; top_p; one draw. Each row is computed by itself, with
+operations whose result does not depend on the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from warmgraph_engine.sampling import penalties
+from warmgraph_engine.sampling.logprobs import largest_ids, token_logprob
+from warmgraph_engine.sampling.params import MIN_TEMPERATURE, SamplingParams
+from warmgraph_engine.sampling.randomness import uniform
+from warmgraph_engine.sampling.sampler import (
+    BadLogitsError,
+    Draw,
+    SampledSequence,
+    SampledToken,
+    TokenLogprob,
+)
+
+Row = npt.NDArray[np.float32]
+Logits = npt.NDArray[np.float32]
+
+NUCLEUS_GUESS = 512
+"""Candidates sorted at first for top_p. Language models put nearly any top_p within them; when
+they don't, the whole row is sorted, at about ten times the cost."""
+
+CDF_BLOCK = 256
+"""Values summed at a time when drawing from the whole vocabulary: near the square root of usual
+vocabularies, so that both levels of the search are short."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTokens:
+    """On the CPU the tokens are there when `sample` returns."""
+
+    tokens: list[SampledToken]
+
+    def read(self) -> Sequence[SampledToken]:
+        return self.tokens
+
+
+class CpuSampler:
+    """See `Sampler`. Logits are numpy arrays of float32, shape (rows, vocabulary)."""
+
+    def __init__(self, *, vocabulary: int) -> None:
+        self._vocabulary = vocabulary
+        self._counts: dict[int, penalties.TokenCounts] = {}
+
+    def sample(self, logits: Logits, draws: Sequence[Draw]) -> ReadyTokens:
+        return ReadyTokens([self._draw(logits[draw.row], draw.sequence) for draw in draws])
+
+    def prompt_logprobs(
+        self, logits: Logits, *, first_row: int, targets: Sequence[int], top: int
+    ) -> list[TokenLogprob]:
+        return [
+            token_logprob(self._checked(logits[first_row + offset]), token_id=target, top=top)
+            for offset, target in enumerate(targets)
+        ]
+
+    def forget(self, sequence_id: int) -> None:
+        self._counts.pop(sequence_id, None)
+
+    def _draw(self, raw: Row, sequence: SampledSequence) -> SampledToken:
+        self._checked(raw)
+        params = sequence.params
+        row = self._changed(raw, sequence) if penalties.changes_logits(sequence) else raw
+        if params.greedy:
+            token = int(row.argmax())
+        else:
+            position = len(sequence.tokens) - sequence.prompt_length
+            token = draw_token(row, params, uniform(sequence.random_key, position))
+        if params.logprobs is None:
+            return SampledToken(token)
+        return SampledToken(token, token_logprob(raw, token_id=token, top=params.logprobs))
+
+    def _changed(self, raw: Row, sequence: SampledSequence) -> Row:
+        row = raw.copy()
+        penalties.apply_bias(row, sequence)
+        if sequence.params.penalized:
+            counts = self._counts.get(sequence.id)
+            if counts is None:
+                counts = self._counts[sequence.id] = penalties.TokenCounts(sequence)
+            counts.update(sequence)
+            counts.penalize(row, sequence)
+        return row
+
+    def _checked(self, row: Row) -> Row:
+        if row.shape != (self._vocabulary,):
+            raise BadLogitsError(f"logits of shape {row.shape} for {self._vocabulary} tokens")
+        # The maximum is NaN if any value is, and infinite if any overflowed or all are masked.
+        if not np.isfinite(row.max()):
+            raise BadLogitsError("the model's logits hold NaN or infinity")
+        return row
+
+
+def draw_token(row: Row, params: SamplingParams, number: float) -> int:
+    """The token at `number` (0 ≤ number < 1) of the distribution that `params` make of `row`."""
+    inverse_temperature = np.float32(1.0 / max(params.temperature, MIN_TEMPERATURE))
+    scaled = (row - row.max()) * inverse_temperature
+    if 0 < params.top_k < row.size:
+        ids = largest_ids(scaled, params.top_k)
+        weights = np.exp(scaled[ids], dtype=np.float64)
+        ids, weights = _min_p(ids, weights, params.min_p)
+        kept = _nucleus(weights, weights.sum(), params.top_p)
+        return int(ids[_search(weights[:kept], number)])
+    weights = np.exp(scaled)
+    if params.min_p > 0.0:
+        weights[weights < params.min_p] = 0.0
+    if params.top_p < 1.0:
+        return _draw_from_nucleus(scaled, weights, params.top_p, number)
+    return _search_blocks(weights, number)
+
+
+def _min_p(
+    ids: npt.NDArray[np.intp], weights: npt.NDArray[np.float64], share: float
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
+    """Weights are descending and the largest is 1, so a share is a threshold."""
+    kept = int(np.count_nonzero(weights >= share))
+    return ids[:kept], weights[:kept]
+
+
+def _nucleus(weights: npt.NDArray[np.float64], total: float, top_p: float) -> int:
+    """How many of the largest weights reach `top_p` of the total; all, if they never do."""
+    reached = int(np.searchsorted(np.cumsum(weights), top_p * total))
+    return min(reached + 1, weights.size)
+
+
+def _draw_from_nucleus(scaled: Row, weights: Row, top_p: float, number: float) -> int:
+    total = float(weights.sum(dtype=np.float64))
+    for count in (NUCLEUS_GUESS, scaled.size):
+        ids = largest_ids(scaled, count)
+        largest = weights[ids].astype(np.float64)
+        if ids.size == scaled.size or largest.sum() >= top_p * total:
+            break
+    kept = _nucleus(largest, total, top_p)
+    return int(ids[_search(largest[:kept], number)])
+
+
+def _search(weights: npt.NDArray[np.float64], number: float) -> int:
+    sums = np.cumsum(weights)
+    return _index_above(sums, number * sums[-1])
+
+
+def _search_blocks(weights: Row, number: float) -> int:
+    """`_search` over a whole vocabulary: sums of blocks first, then inside one block."""
+    starts = np.arange(0, weights.size, CDF_BLOCK)
+    sums = np.cumsum(np.add.reduceat(weights, starts, dtype=np.float64))
+    target = number * sums[-1]
+    block = _index_above(sums, target)
+    before = sums[block - 1] if block else 0.0
+    start = block * CDF_BLOCK
+    inside = before + np.cumsum(weights[start : start + CDF_BLOCK], dtype=np.float64)
+    return start + _index_above(inside, target)
+
+
+def _index_above(sums: npt.NDArray[np.float64], target: float) -> int:
+    """First index whose running sum is above the target. Rounding can leave none: then the last
+    index that added anything, never one of weight 0."""
+    index = int(np.searchsorted(sums, target, side="right"))
+    return index if index < sums.size else int(np.searchsorted(sums, sums[-1], side="left"))

@@ -1,0 +1,46 @@
+"""Log-probabilities of tokens, from rows of raw logits."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from warmgraph_engine.sampling.sampler import TokenLogprob
+
+LEAST_LOGPROB = -9999.0
+"""Stands for minus infinity, which JSON cannot carry; OpenAI and vLLM use the same number."""
+
+Row = npt.NDArray[np.float32]
+
+
+def token_logprob(row: Row, *, token_id: int, top: int) -> TokenLogprob:
+    """Score one token under one row of logits of shape (vocabulary,)."""
+    largest = row.max()
+    log_total = float(largest) + float(np.log(np.exp(row - largest).sum(dtype=np.float64)))
+    best = largest_ids(row, top)
+    return TokenLogprob(
+        token_id=token_id,
+        logprob=_finite(float(row[token_id]) - log_total),
+        top=tuple((int(token), _finite(float(row[token]) - log_total)) for token in best),
+    )
+
+
+def largest_ids(row: Row, count: int) -> npt.NDArray[np.intp]:
+    """Ids of the `count` largest values, descending; equal values in ascending order of id.
+
+    Which of several equal values at the edge are kept does not matter to a caller who may see
+    any of them, but has to be the same every time: the lowest ids are.
+    """
+    count = min(count, row.size)
+    if count == 0:
+        return np.empty(0, dtype=np.intp)
+    if count == row.size:
+        candidates = np.arange(row.size)
+    else:
+        edge = row[np.argpartition(row, -count)[-count]]
+        candidates = np.flatnonzero(row >= edge)
+    return candidates[np.argsort(-row[candidates], kind="stable")][:count]
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST_LOGPROB)

@@ -1,0 +1,58 @@
+"""Changes to a sequence's logits before a token is drawn: bias, minimum length, penalties."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from warmgraph_engine.sampling.sampler import SampledSequence
+
+Row = npt.NDArray[np.float32]
+
+
+class TokenCounts:
+    """How often each token occurs in a sequence's output, kept up to date token by token, so
+    that a long output costs no more per step than a short one."""
+
+    def __init__(self, sequence: SampledSequence) -> None:
+        prompt = frozenset(sequence.tokens[: sequence.prompt_length])
+        self._prompt = prompt
+        self._prompt_ids = np.fromiter(prompt, dtype=np.intp, count=len(prompt))
+        self._output: dict[int, int] = {}
+        self._output_only: list[int] = []
+        """Tokens of the output that the prompt lacks: each is penalized for repetition once."""
+        self._seen = sequence.prompt_length
+
+    def update(self, sequence: SampledSequence) -> None:
+        for token in sequence.tokens[self._seen :]:
+            before = self._output.get(token, 0)
+            self._output[token] = before + 1
+            if before == 0 and token not in self._prompt:
+                self._output_only.append(token)
+        self._seen = len(sequence.tokens)
+
+    def penalize(self, row: Row, sequence: SampledSequence) -> None:
+        params = sequence.params
+        if params.repetition_penalty != 1.0:
+            for ids in (self._prompt_ids, np.array(self._output_only, dtype=np.intp)):
+                values = row[ids]
+                penalty = np.float32(params.repetition_penalty)
+                row[ids] = np.where(values > 0, values / penalty, values * penalty)
+        if self._output and (params.presence_penalty or params.frequency_penalty):
+            ids = np.fromiter(self._output.keys(), dtype=np.intp, count=len(self._output))
+            counts = np.fromiter(self._output.values(), dtype=np.float32, count=len(self._output))
+            row[ids] -= params.presence_penalty + params.frequency_penalty * counts
+
+
+def apply_bias(row: Row, sequence: SampledSequence) -> None:
+    """Add the request's logit bias, and rule out stop tokens below the minimum length."""
+    params = sequence.params
+    for token, bias in params.logit_bias.items():
+        row[token] += np.float32(bias)
+    if params.stop_token_ids and len(sequence.tokens) - sequence.prompt_length < params.min_tokens:
+        row[list(params.stop_token_ids)] = -np.inf
+
+
+def changes_logits(sequence: SampledSequence) -> bool:
+    params = sequence.params
+    return bool(params.logit_bias) or params.min_tokens > 0 or params.penalized

@@ -1,0 +1,88 @@
+"""The sampler's interface: what the engine loop asks for, whatever device the logits lie on.
+
+`sample` only has to enqueue the work; `read` waits for it. On a GPU the loop can so hand the next
+step to the device before it reads the last one's tokens. Nothing a sampler does may depend on
+which other rows share the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from warmgraph_engine.sampling.params import SamplingParams
+from warmgraph_engine.step import StepError
+
+
+class BadLogitsError(StepError):
+    """A row of logits has no finite maximum: the model's computation went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Log-probability of a token under the model's raw logits, before bias, penalties,
+    temperature and truncation, with the likeliest alternatives in descending order."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    token_id: int
+    logprob: TokenLogprob | None = None
+
+
+class SampledSequence(Protocol):
+    """What a sampler may know of a sequence."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def params(self) -> SamplingParams: ...
+    @property
+    def random_key(self) -> tuple[int, int]:
+        """Two 64-bit words that name the sequence's stream of random numbers."""
+        ...
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt and output so far."""
+        ...
+
+    @property
+    def prompt_length(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One token to be chosen from one row of a step's logits."""
+
+    row: int
+    sequence: SampledSequence
+
+
+class PendingTokens(Protocol):
+    """Tokens that may still be on their way from the device."""
+
+    def read(self) -> Sequence[SampledToken]:
+        """Wait for them; one for each draw, in order. Raises BadLogitsError."""
+        ...
+
+
+class Sampler(Protocol):
+    def sample(self, logits: Any, draws: Sequence[Draw]) -> PendingTokens:
+        """Start choosing a token for every draw. `logits` is StepResult.logits, only read."""
+        ...
+
+    def prompt_logprobs(
+        self, logits: Any, *, first_row: int, targets: Sequence[int], top: int
+    ) -> list[TokenLogprob]:
+        """Score known tokens: targets[i] under row first_row + i."""
+        ...
+
+    def forget(self, sequence_id: int) -> None:
+        """Drop what is kept of a sequence that ended. Unknown ids are fine."""
+        ...

@@ -1,0 +1,48 @@
+"""A scheduled step: what the executor runs, and what becomes of its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from warmgraph_api.report import StepKind
+from warmgraph_engine.scheduler.sequence import Sequence
+from warmgraph_engine.step import Step, StepRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRow:
+    """The positions start…end−1 of one sequence."""
+
+    sequence: Sequence
+    start: int
+    end: int
+    scored_from: int
+    """First position whose logits are read: for prompt log-probabilities, or the last one when a
+    token is drawn. Equal to `end` if no logits are needed."""
+    draws: bool
+    """A token is drawn after position end−1."""
+
+    @property
+    def logit_rows(self) -> int:
+        return self.end - self.scored_from
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    kind: StepKind
+    rows: Seq[PlannedRow]
+
+    def step(self) -> Step:
+        return Step(
+            kind=self.kind,
+            rows=[
+                StepRow(
+                    token_ids=row.sequence.tokens[row.start : row.end],
+                    start_position=row.start,
+                    block_table=row.sequence.blocks,
+                    logit_rows=row.logit_rows,
+                )
+                for row in self.rows
+            ],
+        )

@@ -1,0 +1,143 @@
+"""Continuous batching, first come first served, as a pure state machine.
+
+Sequences wait, run and end; arrival decides every precedence. A step is either one decode token
+of every running sequence or prompt chunks of at most `max_batch_tokens`. When both are to be
+done they alternate, so that a long prompt costs running streams one chunk between two tokens,
+never the whole prompt.
+
+A sequence gets blocks for all it has to compute when it is admitted, and one more whenever its
+output crosses into a new block. If none is free then, the latest arrival is preempted: its blocks
+are freed and it is computed again later. The earliest arrival is never preempted for another,
+and every accepted sequence fits the whole cache alone, so the engine always moves forward.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from operator import attrgetter
+
+from warmgraph_api.report import StepKind
+from warmgraph_engine.kv import BlockPool, blocks_for
+from warmgraph_engine.scheduler.plan import Plan, PlannedRow
+from warmgraph_engine.scheduler.sequence import Sequence
+from warmgraph_engine.step import Limits
+
+_arrival = attrgetter("id")
+
+
+class Scheduler:
+    """Not thread-safe: everything is called from the engine thread."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.pool = BlockPool(limits.blocks)
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        """Both in order of arrival. Running sequences hold blocks, waiting ones none."""
+        self.preemptions = 0
+        self._last_kind = StepKind.DECODE
+
+    def add(self, sequence: Sequence) -> None:
+        insort(self.waiting, sequence, key=_arrival)
+
+    def remove(self, sequences: Iterable[Sequence]) -> None:
+        """Forget sequences that ended or were cancelled and free their blocks. Ones that are not
+        known (any more) are passed over."""
+        for sequence in sequences:
+            if sequence in self.running:
+                self.running.remove(sequence)
+                self._free(sequence)
+            elif sequence in self.waiting:
+                self.waiting.remove(sequence)
+
+    def schedule(self) -> Plan | None:
+        """The next step, or None if there is nothing to do."""
+        self._admit()
+        kinds = (StepKind.PREFILL, StepKind.DECODE)
+        for kind in kinds if self._last_kind is StepKind.DECODE else reversed(kinds):
+            rows = self._prefill() if kind is StepKind.PREFILL else self._decode()
+            if rows:
+                for row in rows:
+                    row.sequence.computed = row.end
+                self._last_kind = kind
+                return Plan(kind, rows)
+        return None
+
+    def _admit(self) -> None:
+        while self.waiting and len(self.running) < self._limits.max_batch_size:
+            sequence = self.waiting[0]
+            needed = blocks_for(len(sequence.tokens), self._limits.block_size)
+            # One block in hand for each running sequence: any of them may need one soon, and
+            # would take it from the newcomer, whose prompt would then be computed in vain.
+            if self.pool.free < needed + len(self.running):
+                return
+            self.waiting.pop(0)
+            sequence.blocks = self.pool.allocate(needed)
+            sequence.prefill_end = len(sequence.tokens)
+            sequence.admitted = True
+            insort(self.running, sequence, key=_arrival)
+
+    def _prefill(self) -> list[PlannedRow]:
+        rows: list[PlannedRow] = []
+        budget = self._limits.max_batch_tokens
+        for sequence in self.running:
+            if sequence.prefilling and budget > 0:
+                row = _chunk(sequence, budget)
+                budget -= row.end - row.start
+                rows.append(row)
+        return rows
+
+    def _decode(self) -> list[PlannedRow]:
+        rows: list[PlannedRow] = []
+        # A copy: _grow may preempt sequences behind the one at hand, which are then passed over.
+        for sequence in list(self.running):
+            if sequence.prefilling or not sequence.blocks or not self._grow(sequence):
+                continue
+            position = sequence.computed
+            rows.append(
+                PlannedRow(
+                    sequence=sequence,
+                    start=position,
+                    end=position + 1,
+                    scored_from=position,
+                    draws=True,
+                )
+            )
+        return rows
+
+    def _grow(self, sequence: Sequence) -> bool:
+        """Make room for the next position, preempting later arrivals if need be. False if the
+        sequence is the latest itself and had to leave."""
+        missing = blocks_for(len(sequence.tokens), self._limits.block_size) - len(sequence.blocks)
+        while self.pool.free < missing:
+            victim = self.running.pop()
+            self._free(victim)
+            victim.preemptions += 1
+            self.preemptions += 1
+            insort(self.waiting, victim, key=_arrival)
+            if victim is sequence:
+                return False
+        sequence.blocks += self.pool.allocate(missing)
+        return True
+
+    def _free(self, sequence: Sequence) -> None:
+        self.pool.release(sequence.blocks)
+        sequence.blocks = []
+        sequence.computed = sequence.prefill_end = 0
+
+
+def _chunk(sequence: Sequence, budget: int) -> PlannedRow:
+    start = sequence.computed
+    end = min(sequence.prefill_end, start + budget)
+    draws = end == sequence.prefill_end and sequence.params.max_tokens > 0
+    scored_from = end - 1 if draws else end
+    if sequence.params.prompt_logprobs is not None and sequence.prompt_scored < min(
+        end, sequence.prompt_length - 1
+    ):
+        # Logits at position p score token p + 1; the prompt's last position scores the output.
+        scored_from = max(start, sequence.prompt_scored)
+        sequence.prompt_scored = min(end, sequence.prompt_length - 1)
+    return PlannedRow(
+        sequence=sequence, start=start, end=end, scored_from=scored_from, draws=draws
+    )

@@ -1,0 +1,69 @@
+"""One output being generated: its tokens, its place in the KV cache, and when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+
+from warmgraph_engine.sampling.params import SamplingParams
+
+
+class FinishReason(StrEnum):
+    """Why an output ended, in OpenAI's words."""
+
+    STOP = "stop"
+    """An end-of-sequence or stop token."""
+    LENGTH = "length"
+    """max_tokens or the model's maximum length."""
+
+
+_ids = count(1)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sequence:
+    """A prompt and what was generated for it. A request has one of these per choice.
+
+    Belongs to the engine thread once submitted; `id`, `prompt_length`, `params` and `admitted`
+    may be read elsewhere.
+    """
+
+    tokens: list[int]
+    """Prompt, then output."""
+    params: SamplingParams
+    random_key: tuple[int, int]
+    prompt_length: int = field(init=False)
+    id: int = field(default_factory=_ids.__next__, init=False)
+    """Grows with arrival: the scheduler's one order of precedence."""
+    blocks: list[int] = field(default_factory=list, init=False)
+    computed: int = field(default=0, init=False)
+    """Positions whose keys and values are in the cache, or are written by a step already issued."""
+    prefill_end: int = field(default=0, init=False)
+    """Positions to compute before decoding goes on: the prompt, and after a preemption the
+    output so far as well."""
+    prompt_scored: int = field(default=0, init=False)
+    """Prompt positions whose log-probabilities were asked for and issued."""
+    admitted: bool = field(default=False, init=False)
+    """Has been given KV blocks at some time, so it is no longer waiting for its first step."""
+    preemptions: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.prompt_length = len(self.tokens)
+
+    @property
+    def prefilling(self) -> bool:
+        return self.computed < self.prefill_end
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens) - self.prompt_length
+
+    def append(self, token: int) -> FinishReason | None:
+        """Add a chosen token; returns why the output ends with it, or None."""
+        self.tokens.append(token)
+        if token in self.params.stop_token_ids and self.generated > self.params.min_tokens:
+            return FinishReason.STOP
+        if self.generated >= self.params.max_tokens:
+            return FinishReason.LENGTH
+        return None

@@ -1,0 +1,108 @@
+"""Runs sequences through a real engine loop and collects what each of them gets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from tests.engine.toy import ToyExecutor, limits
+from warmgraph_engine.loop import EngineFaultError, EngineLoop, Output
+from warmgraph_engine.metrics import EngineMetrics
+from warmgraph_engine.sampling.cpu import CpuSampler
+from warmgraph_engine.sampling.params import SamplingParams
+from warmgraph_engine.sampling.randomness import random_key
+from warmgraph_engine.sampling.sampler import SampledToken, TokenLogprob
+from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
+from warmgraph_engine.step import Limits
+
+PATIENCE_SECONDS = 60
+"""For a busy machine; nothing here takes longer than a second by itself."""
+
+
+@dataclass
+class Result:
+    tokens: list[SampledToken] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish: FinishReason | None = None
+    error: EngineFaultError | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.token_id for token in self.tokens]
+
+
+class Engine:
+    """An engine loop over the toy model, with a place where its outputs gather."""
+
+    def __init__(self, facts: Limits | None = None, **settings: int) -> None:
+        self.executor = ToyExecutor(facts or limits())
+        self.registry = CollectorRegistry()
+        self.faults: list[str] = []
+        self.loop = EngineLoop(
+            self.executor,
+            CpuSampler(vocabulary=self.executor.limits.vocabulary),
+            metrics=EngineMetrics(self.registry),
+            on_fault=self.faults.append,
+            **settings,
+        )
+        self.results: dict[int, Result] = {}
+        self._changed = threading.Condition()
+
+    def collect(self, outputs: list[Output]) -> None:
+        with self._changed:
+            for output in outputs:
+                result = self.results.setdefault(output.sequence.id, Result())
+                if output.token is not None:
+                    result.tokens.append(output.token)
+                result.prompt_logprobs += output.prompt_logprobs
+                result.finish = result.finish or output.finish
+                result.error = result.error or output.error
+            self._changed.notify_all()
+
+    def result(self, sequence: Sequence) -> Result:
+        return self.results.get(sequence.id, Result())
+
+    def wait(self, sequences: Iterable[Sequence]) -> list[Result]:
+        """Until all of them have ended."""
+        wanted = list(sequences)
+
+        def ended() -> bool:
+            results = [self.result(sequence) for sequence in wanted]
+            return all(result.finish or result.error for result in results)
+
+        with self._changed:
+            assert self._changed.wait_for(ended, PATIENCE_SECONDS)
+        return [self.result(sequence) for sequence in wanted]
+
+    def wait_for_tokens(self, sequence: Sequence, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: len(self.result(sequence).tokens) >= count, PATIENCE_SECONDS
+            )
+
+    def generate(self, *sequences: Sequence) -> list[Result]:
+        for sequence in sequences:
+            self.loop.submit([sequence])
+        return self.wait(sequences)
+
+
+@contextmanager
+def running_engine(facts: Limits | None = None, **settings: int):
+    engine = Engine(facts, **settings)
+    engine.loop.start(engine.collect)
+    try:
+        yield engine
+    finally:
+        engine.executor.gate.set()
+        engine.loop.close()
+
+
+def sequence(prompt: list[int], *, choice: int = 0, **params) -> Sequence:
+    settings = SamplingParams(**({"max_tokens": 8, "temperature": 0.0} | params))
+    return Sequence(
+        tokens=list(prompt), params=settings, random_key=random_key(settings.seed, choice)
+    )
