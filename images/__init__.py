@@ -1,0 +1,1 @@
+"""Builds the container images, keyed by what is in them, and takes them to a registry."""

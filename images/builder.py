@@ -1,0 +1,108 @@
+"""buildah, podman or docker: the same few acts, with each one's options."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from images import paths
+from images.console import run
+from images.errors import ImageError
+
+PROGRAMS = ("buildah", "podman", "docker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """One of PROGRAMS, with the options that every call of it needs."""
+
+    program: str
+    options: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_volumes(self) -> bool:
+        """Whether a build can mount folders of the host; docker's cannot."""
+        return self.program != "docker"
+
+    def call(self, *arguments: str) -> str:
+        """Standard output of a command of the program."""
+        return run(
+            [self.program, *self.options, *arguments], environment=os.environ | self.environment
+        )
+
+    def names(self) -> list[str]:
+        """Every image in the storage, as `repository:tag`."""
+        found = self.call("images", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
+        # docker leaves out the host part that the other two show.
+        return [name if name.startswith("localhost/") else f"localhost/{name}" for name in found]
+
+    def exists(self, name: str) -> bool:
+        return name in self.names()
+
+    def remove(self, name: str) -> None:
+        self.call("rmi", name)
+
+    def build(self, containerfile: Path, *, name: str, base: str, volumes: dict[Path, str]) -> None:
+        """Builds from the repository's root. `base` may be empty, for the Containerfile's own;
+        `volumes` are host folders and where the build's commands see them."""
+        self.call(
+            *build_arguments(self.program, containerfile, name=name, base=base, volumes=volumes)
+        )
+
+    def push(self, name: str, destination: str, *, on_this_machine: bool) -> None:
+        """Copies the image `name` to `destination`, by its name in a registry."""
+        if self.program == "docker":
+            # Reaches registries on loopback without TLS by itself.
+            self.call("tag", name, destination)
+            self.call("push", "--quiet", destination)
+            return
+        options = []
+        if on_this_machine:
+            options.append("--tls-verify=false")
+            # Compressing gigabytes for a copy on the same disk would take minutes.
+            options.append(
+                "--disable-compression" if self.program == "buildah" else "--compression-level=1"
+            )
+        self.call("push", "--quiet", *options, name, f"docker://{destination}")
+
+
+def build_arguments(
+    program: str, containerfile: Path, *, name: str, base: str, volumes: dict[Path, str]
+) -> list[str]:
+    """The command line of a build, without the program."""
+    # docker always keeps layers, and containers of failed builds never.
+    kept = [] if program == "docker" else ["--layers", "--force-rm"]
+    return [
+        "build",
+        *kept,
+        *([f"--build-arg=BASE={base}"] if base else []),
+        *(f"--volume={folder}:{inside}" for folder, inside in volumes.items()),
+        f"--file={containerfile}",
+        f"--tag={name}",
+        str(paths.ROOT),
+    ]
+
+
+def choose(program: str) -> Builder:
+    """The builder called `program`; "auto" takes the first one that is installed."""
+    if program == "auto":
+        found = next((name for name in PROGRAMS if shutil.which(name)), None)
+        if found is None:
+            raise ImageError(f"none of {', '.join(PROGRAMS)} is installed; install one of them")
+        program = found
+    if program != "buildah":
+        return Builder(program=program)
+    storage = paths.cache() / "storage"
+    # What is mounted right now must not outlive a reboot, so it is kept where /run is.
+    key = hashlib.sha256(str(storage).encode()).hexdigest()[:8]
+    state = Path(os.environ.get("XDG_RUNTIME_DIR") or "/run") / f"warmgraph-images-{key}"
+    return Builder(
+        program=program,
+        options=("--root", str(storage), "--runroot", str(state)),
+        # Needs no container runtime and no network of its own.
+        environment={"BUILDAH_ISOLATION": os.environ.get("BUILDAH_ISOLATION", "chroot")},
+    )

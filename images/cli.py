@@ -1,0 +1,134 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from images import base, builder, catalogue, host, lock, registry
+from images.catalogue import Image
+from images.console import say, step
+from images.errors import ImageError
+
+NAMES = [image.name for image in catalogue.ALL]
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="images", description="The container images.")
+    top.add_argument(
+        "--builder", choices=("auto", *builder.PROGRAMS), default="auto",
+        help="what builds; auto takes the first that is installed",
+    )  # fmt: skip
+    top.add_argument(
+        "--base", metavar="NAME",
+        help="base image with Python; buildah makes one of Debian by debootstrap if none is named, "
+        "docker and podman take the Containerfile's",
+    )  # fmt: skip
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    build = commands.add_parser("build", help="build what has changed; prints the names as JSON")
+    build.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME", help="all of them")
+    where = build.add_mutually_exclusive_group()
+    where.add_argument("--load", action="store_true", help="into the local cluster's registry")
+    where.add_argument("--push", metavar="PREFIX", help="to a registry: PREFIX/warmgraph-engine:…")
+
+    names = commands.add_parser("names", help="print by what names pods use the images, as JSON")
+    names.add_argument("--prefix", default=registry.LOCAL, help="registry (%(default)s)")
+
+    commands.add_parser("prune", help="remove images of older sources from the builder")
+    locked = commands.add_parser("lock", help="write the requirements of the images")
+    locked.add_argument("--check", action="store_true", help="only say whether they are current")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        return run(arguments)
+    except ImageError as error:
+        say(str(error))
+        return 1
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "lock":
+        return write_locks(check=arguments.check)
+    chosen = builder.choose(arguments.builder)
+    match arguments.command:
+        case "build":
+            wanted = arguments.names or NAMES
+            base_name = base_of(chosen, arguments.base, make=True)
+            for image in catalogue.ALL:
+                if image.name in wanted:
+                    local = build(chosen, image, base_name)
+                    if arguments.load:
+                        load(chosen, image, local)
+                    elif arguments.push:
+                        push(chosen, local, arguments.push)
+            prefix = arguments.push or (registry.LOCAL if arguments.load else "localhost")
+            print(json.dumps(references(prefix, base_name), indent=1))
+        case "names":
+            base_name = base_of(chosen, arguments.base, make=False)
+            print(json.dumps(references(arguments.prefix, base_name), indent=1))
+        case "prune":
+            prune(chosen, base_of(chosen, arguments.base, make=False))
+    return 0
+
+
+def base_of(chosen: builder.Builder, name: str | None, *, make: bool) -> str:
+    """The base image; empty for the Containerfile's own."""
+    if name is not None or chosen.program != "buildah":
+        return name or ""
+    return base.ensure(chosen) if make else base.reference()
+
+
+def references(prefix: str, base_name: str) -> dict[str, str]:
+    return {image.name: reference(image, prefix, base_name) for image in catalogue.ALL}
+
+
+def reference(image: Image, prefix: str, base_name: str) -> str:
+    return f"{prefix}/{image.repository}:{catalogue.tag(image, base=base_name)}"
+
+
+def build(chosen: builder.Builder, image: Image, base_name: str) -> str:
+    """The image's name in the builder's storage, built if it is not there."""
+    name = reference(image, "localhost", base_name)
+    if not chosen.exists(name):
+        volumes = host.volumes() if chosen.has_volumes else {}
+        with step(f"building {name} ({image.patience})"):
+            chosen.build(image.containerfile, name=name, base=base_name, volumes=volumes)
+    return name
+
+
+def load(chosen: builder.Builder, image: Image, local: str) -> None:
+    repository, _, tag = local.removeprefix("localhost/").partition(":")
+    if not registry.local_has(repository, tag):
+        with step(f"loading {image.repository} into the local cluster"):
+            chosen.push(local, f"{registry.LOCAL}/{repository}:{tag}", on_this_machine=True)
+
+
+def push(chosen: builder.Builder, local: str, prefix: str) -> None:
+    destination = f"{prefix}/{local.removeprefix('localhost/')}"
+    with step(f"pushing {destination}"):
+        chosen.push(local, destination, on_this_machine=False)
+
+
+def prune(chosen: builder.Builder, base_name: str) -> None:
+    kept = set(references("localhost", base_name).values()) | {base_name}
+    for name in chosen.names():
+        ours = name.startswith(("localhost/warmgraph-", "localhost/debian-python:"))
+        if ours and name not in kept:
+            chosen.remove(name)
+            say(f"removed {name}")
+
+
+def write_locks(*, check: bool) -> int:
+    stale = 0
+    for name in lock.LOCKS:
+        if not check:
+            lock.write(name)
+        for difference in lock.drift(name):
+            say(f"images/requirements/{name}.txt: {difference}; run `python -m images lock`")
+            stale += 1
+    return 1 if stale else 0
