@@ -9,7 +9,7 @@ from warmgraph_api import labels
 from warmgraph_api.structural import Schema
 
 INTRODUCTION = f"""\
-<!-- Generated from api/warmgraph_api by `make generate`; edit the types instead. -->
+<!-- Generated from api/warmgraph_api by `python -m warmgraph_api.crd`; edit the types instead. -->
 # API reference: {labels.KIND}
 
 `{labels.API_VERSION}`, short name `{labels.SHORT_NAME}`. `kubectl explain {labels.SHORT_NAME}.spec`

@@ -52,7 +52,7 @@ def test_drift_is_shown_and_fails_the_check(
     shown = capsys.readouterr()
     assert "-                    mostReplicas:" in shown.out
     assert "+                    maxReplicas:" in shown.out
-    assert "make generate" in shown.err
+    assert "python -m warmgraph_api.crd" in shown.err
 
 
 def test_a_missing_file_is_drift(tmp_path: Path) -> None:
