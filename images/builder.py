@@ -36,7 +36,8 @@ class Builder:
 
     def names(self) -> list[str]:
         """Every image in the storage, as `repository:tag`."""
-        found = self.call("images", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
+        field_name = "Name" if self.program == "buildah" else "Repository"
+        found = self.call("images", "--format", f"{{{{.{field_name}}}}}:{{{{.Tag}}}}").splitlines()
         # docker leaves out the host part that the other two show.
         return [name if name.startswith("localhost/") else f"localhost/{name}" for name in found]
 
@@ -46,11 +47,21 @@ class Builder:
     def remove(self, name: str) -> None:
         self.call("rmi", name)
 
-    def build(self, containerfile: Path, *, name: str, base: str, volumes: dict[Path, str]) -> None:
-        """Builds from the repository's root. `base` may be empty, for the Containerfile's own;
+    def build(
+        self,
+        context: Path,
+        containerfile: str,
+        *,
+        name: str,
+        base: str,
+        volumes: dict[Path, str],
+    ) -> None:
+        """Builds from the files in `context`. `base` may be empty, for the Containerfile's own;
         `volumes` are host folders and where the build's commands see them."""
         self.call(
-            *build_arguments(self.program, containerfile, name=name, base=base, volumes=volumes)
+            *build_arguments(
+                self.program, context, containerfile, name=name, base=base, volumes=volumes
+            )
         )
 
     def push(self, name: str, destination: str, *, on_this_machine: bool) -> None:
@@ -71,7 +82,13 @@ class Builder:
 
 
 def build_arguments(
-    program: str, containerfile: Path, *, name: str, base: str, volumes: dict[Path, str]
+    program: str,
+    context: Path,
+    containerfile: str,
+    *,
+    name: str,
+    base: str,
+    volumes: dict[Path, str],
 ) -> list[str]:
     """The command line of a build, without the program."""
     # docker always keeps layers, and containers of failed builds never.
@@ -81,9 +98,9 @@ def build_arguments(
         *kept,
         *([f"--build-arg=BASE={base}"] if base else []),
         *(f"--volume={folder}:{inside}" for folder, inside in volumes.items()),
-        f"--file={containerfile}",
+        f"--file={context / containerfile}",
         f"--tag={name}",
-        str(paths.ROOT),
+        str(context),
     ]
 
 

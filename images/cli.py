@@ -6,11 +6,13 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from images import base, builder, catalogue, host, lock, registry
+from images import base, builder, catalogue, context, host, lock, registry
 from images.catalogue import Image
 from images.console import say, step
 from images.errors import ImageError
 
+# What builders call the registry of an image that came from none.
+LOCAL_PREFIX = "localhost/"
 NAMES = [image.name for image in catalogue.ALL]
 
 
@@ -57,17 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = builder.choose(arguments.builder)
     match arguments.command:
         case "build":
-            wanted = arguments.names or NAMES
+            wanted = [image for image in catalogue.ALL if image.name in (arguments.names or NAMES)]
             base_name = base_of(chosen, arguments.base, make=True)
-            for image in catalogue.ALL:
-                if image.name in wanted:
-                    local = build(chosen, image, base_name)
-                    if arguments.load:
-                        load(chosen, image, local)
-                    elif arguments.push:
-                        push(chosen, local, arguments.push)
-            prefix = arguments.push or (registry.LOCAL if arguments.load else "localhost")
-            print(json.dumps(references(prefix, base_name), indent=1))
+            names = {}
+            for image in wanted:
+                name = build(chosen, image, base_name)
+                if arguments.load:
+                    name = load(chosen, name)
+                elif arguments.push:
+                    name = push(chosen, name, arguments.push)
+                names[image.name] = name
+            print(json.dumps(names, indent=1))
         case "names":
             base_name = base_of(chosen, arguments.base, make=False)
             print(json.dumps(references(arguments.prefix, base_name), indent=1))
@@ -84,34 +86,41 @@ def base_of(chosen: builder.Builder, name: str | None, *, make: bool) -> str:
 
 
 def references(prefix: str, base_name: str) -> dict[str, str]:
-    return {image.name: reference(image, prefix, base_name) for image in catalogue.ALL}
-
-
-def reference(image: Image, prefix: str, base_name: str) -> str:
-    return f"{prefix}/{image.repository}:{catalogue.tag(image, base=base_name)}"
+    return {
+        image.name: f"{prefix}/{image.repository}:{catalogue.tag(image, base=base_name)}"
+        for image in catalogue.ALL
+    }
 
 
 def build(chosen: builder.Builder, image: Image, base_name: str) -> str:
     """The image's name in the builder's storage, built if it is not there."""
-    name = reference(image, "localhost", base_name)
-    if not chosen.exists(name):
-        volumes = host.volumes() if chosen.has_volumes else {}
-        with step(f"building {name} ({image.patience})"):
-            chosen.build(image.containerfile, name=name, base=base_name, volumes=volumes)
+    with context.snapshot(image) as folder:
+        name = (
+            f"{LOCAL_PREFIX}{image.repository}:{catalogue.tag(image, base=base_name, root=folder)}"
+        )
+        if not chosen.exists(name):
+            volumes = host.volumes() if chosen.has_volumes else {}
+            with step(f"building {name} ({image.patience})"):
+                chosen.build(
+                    folder, image.containerfile, name=name, base=base_name, volumes=volumes
+                )
     return name
 
 
-def load(chosen: builder.Builder, image: Image, local: str) -> None:
-    repository, _, tag = local.removeprefix("localhost/").partition(":")
-    if not registry.local_has(repository, tag):
-        with step(f"loading {image.repository} into the local cluster"):
-            chosen.push(local, f"{registry.LOCAL}/{repository}:{tag}", on_this_machine=True)
+def load(chosen: builder.Builder, name: str) -> str:
+    """The name by which the local cluster's pods use the image, once it is in its registry."""
+    target = f"{registry.LOCAL}/{name.removeprefix(LOCAL_PREFIX)}"
+    if not registry.local_has(target):
+        with step(f"loading {target} into the local cluster's registry"):
+            chosen.push(name, target, on_this_machine=True)
+    return target
 
 
-def push(chosen: builder.Builder, local: str, prefix: str) -> None:
-    destination = f"{prefix}/{local.removeprefix('localhost/')}"
-    with step(f"pushing {destination}"):
-        chosen.push(local, destination, on_this_machine=False)
+def push(chosen: builder.Builder, name: str, prefix: str) -> str:
+    target = f"{prefix}/{name.removeprefix(LOCAL_PREFIX)}"
+    with step(f"pushing {target}"):
+        chosen.push(name, target, on_this_machine=False)
+    return target
 
 
 def prune(chosen: builder.Builder, base_name: str) -> None:

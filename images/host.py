@@ -46,6 +46,9 @@ def find_uv() -> Path | None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A file, not a link, since what a link points to is not mounted."""
-    shutil.copyfile(source, target)
-    target.chmod(0o755)
+    """A file, not a link, since what a link points to is not mounted. Renamed into place, since
+    another build may be running the one before."""
+    staging = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, staging)
+    staging.chmod(0o755)
+    staging.rename(target)

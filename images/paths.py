@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-IMAGES = ROOT / "images"
-REQUIREMENTS = IMAGES / "requirements"
+REQUIREMENTS = ROOT / "images" / "requirements"
 
 
 def cache() -> Path:

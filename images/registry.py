@@ -17,8 +17,10 @@ MANIFESTS = (
 )
 
 
-def local_has(repository: str, tag: str) -> bool:
-    """Whether the local cluster's registry has an image. Raises ImageError where none answers."""
+def local_has(name: str) -> bool:
+    """Whether the local cluster's registry has the image `localhost:5050/repository:tag`. Raises
+    ImageError where no registry answers."""
+    repository, _, tag = name.removeprefix(f"{LOCAL}/").partition(":")
     request = urllib.request.Request(
         f"http://{LOCAL}/v2/{repository}/manifests/{tag}",
         headers={"Accept": MANIFESTS},
