@@ -1,1 +1,1 @@
-"""warmgraph operator, control plane: one InferenceDeployment becomes Kubernetes objects and a status."""
+"""The control plane: one InferenceDeployment becomes Kubernetes objects and a status."""

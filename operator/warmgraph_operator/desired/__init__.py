@@ -1,0 +1,1 @@
+"""What should exist for one InferenceDeployment: pure functions from values to objects."""

@@ -1,0 +1,294 @@
+"""One pass over one InferenceDeployment: observe, decide, write what differs.
+
+Nothing here decides: it puts the pure functions in their order. What is kept between passes
+(autoscaler samples, settled applies, given ports) only saves work or time when it is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from warmgraph_api import labels
+from warmgraph_api.reasons import Reason
+from warmgraph_api.status import Status
+from warmgraph_operator import kinds
+from warmgraph_operator.activators import Activators, View
+from warmgraph_operator.apply import Applier
+from warmgraph_operator.client import CONFLICT, NOT_FOUND, ApiError, Cluster
+from warmgraph_operator.config import Config
+from warmgraph_operator.desired.objects import objects
+from warmgraph_operator.desired.support import claim_outdated, wants_claim
+from warmgraph_operator.events import publish
+from warmgraph_operator.history import Target, choose, recorded_template, superfluous
+from warmgraph_operator.kinds import Object
+from warmgraph_operator.metrics import Metrics
+from warmgraph_operator.observe import observe
+from warmgraph_operator.observed import (
+    Observed,
+    native_endpoints,
+    owned_by,
+    replicas_of,
+    slice_addresses,
+    template_revision,
+)
+from warmgraph_operator.portmap import PortMap
+from warmgraph_operator.problem import Problem
+from warmgraph_operator.reports import PodReader
+from warmgraph_operator.resource import InferenceDeployment, Key, decode
+from warmgraph_operator.revision import revision
+from warmgraph_operator.rivals import Rivalry, rivalry
+from warmgraph_operator.sampling import Autoscaling, Sampler
+from warmgraph_operator.status.compute import Happening, happenings, status
+from warmgraph_operator.status.facts import Decided, gather
+from warmgraph_operator.zero import Plan, Situation, needs_proof, plan
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+"""After a pass that could not write everything: people mend a quota or a name within minutes."""
+
+UNDER_WAY_SECONDS = 5.0
+"""Between passes while something is under way, in case no event tells of its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """When to pass again at the latest, and what to look at until then."""
+
+    seconds: float
+    sampler: Sampler | None = None
+
+
+class Reconciler:
+    def __init__(
+        self,
+        cluster: Cluster,
+        reader: PodReader,
+        config: Config,
+        *,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._reader = reader
+        self._config = config
+        self._metrics = metrics
+        self._activators = Activators(cluster, reader, config, clock=clock)
+        self._autoscaling = Autoscaling(clock)
+        self._applier = Applier(cluster)
+        self._ports = PortMap()
+        self._known: dict[Key, InferenceDeployment] = {}
+
+    def forget(self, key: Key) -> None:
+        """The resource is gone."""
+        self._known.pop(key, None)
+        self._ports.forget(key)
+        self._autoscaling.forget(key)
+
+    async def everything(self) -> list[InferenceDeployment]:
+        """Every resource of the served namespaces."""
+        found: list[InferenceDeployment] = []
+        for namespace in self._config.namespaces or (None,):
+            for entry in await self._cluster.list(kinds.INFERENCE_DEPLOYMENT, namespace):
+                try:
+                    found.append(decode(entry))
+                except msgspec.ValidationError as error:
+                    logger.error("%s: %s", entry["metadata"]["name"], error)
+        return found
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """One pass. Raises ApiError and the transport's errors; the caller tries again."""
+        raw = await self._cluster.get(kinds.INFERENCE_DEPLOYMENT, key.namespace, key.name)
+        if raw is None:
+            self.forget(key)
+            return Outcome(seconds=self._config.resync_seconds)
+        infd = decode(raw)
+        self._known[key] = infd
+        if infd.being_deleted:
+            # The garbage collector takes everything; a write now would race with it.
+            return Outcome(seconds=self._config.resync_seconds)
+        observed = await observe(self._cluster, self._reader, infd)
+        view = await self._activators.view()
+        return await self._act(infd, observed, view)
+
+    async def _act(self, infd: InferenceDeployment, observed: Observed, view: View) -> Outcome:
+        digest = revision(infd.spec, config_maps=observed.config_maps)
+        target = choose(infd, observed, revision=digest, config=self._config)
+        rivals = rivalry(infd, observed)
+        port = await self._port(infd)
+        steps = await self._plan(infd, observed, view, target=target, port=port)
+        problems: list[Problem] = []
+        if not infd.spec.paused:
+            problems = await self._write(
+                infd, observed, target=target, steps=steps, rivals=rivals, port=port
+            )
+        decided = Decided(
+            revision=digest,
+            failed_revision=target.failed,
+            rollback_to=target.runs if target.failed else "",
+            port=port,
+            standing_in=bool(slice_addresses(observed.activator_slice)),
+            activators_configured=self._activators.configured,
+            waiting_for_activator=steps.waiting_for_activator,
+            problems=problems,
+            rival=rivals.problem,
+        )
+        sampler = Sampler(
+            infd=infd,
+            observed=observed,
+            facts=gather(infd, observed, decided),
+            view=view,
+            may_scale=rivals.built_in_may_write and not infd.spec.paused,
+            activators=self._activators,
+            reader=self._reader,
+            autoscaling=self._autoscaling,
+        )
+        if await self._scale(infd, sampler):
+            return Outcome(seconds=0.0)  # another spec: everything else follows from that one
+        after = status(infd, observed, decided)
+        await self._tell(infd, after)
+        return Outcome(seconds=self._delay(problems, after), sampler=sampler)
+
+    def _delay(self, problems: list[Problem], after: Status) -> float:
+        under_way = any(c.type == "Progressing" and c.status == "True" for c in after.conditions)
+        longest = self._config.resync_seconds
+        if problems:
+            return min(RETRY_SECONDS, longest)
+        return min(UNDER_WAY_SECONDS, longest) if under_way else longest
+
+    async def _port(self, infd: InferenceDeployment) -> int:
+        if not self._activators.configured:
+            return 0
+        if not infd.status.activator.port:
+            for other in await self.everything():
+                self._known[other.key] = other
+        return self._ports.assign(infd, list(self._known.values()))
+
+    async def _plan(
+        self,
+        infd: InferenceDeployment,
+        observed: Observed,
+        view: View,
+        *,
+        target: Target,
+        port: int,
+    ) -> Plan:
+        current = replicas_of(observed.deployment)
+        endpoints = native_endpoints(observed)
+        replacing = (
+            infd.spec.rollout.strategy == "Replace"
+            and current > 0
+            and endpoints > 0
+            and template_revision(observed.deployment) != target.runs
+        )
+        standing_in = _own_slice_addresses(infd, observed)
+        proven = False
+        wanted = infd.spec.replicas
+        if standing_in and needs_proof(wanted=wanted, current=current, replacing=replacing):
+            proven = await self._activators.answer_for(infd.key, standing_in, port)
+        return plan(
+            Situation(
+                wanted=wanted,
+                current=current,
+                native_endpoints=endpoints,
+                replacing=replacing,
+                activators=view.addresses if self._activators.configured and port else None,
+                standing_in=standing_in,
+                proven=proven,
+            )
+        )
+
+    async def _write(
+        self,
+        infd: InferenceDeployment,
+        observed: Observed,
+        *,
+        target: Target,
+        steps: Plan,
+        rivals: Rivalry,
+        port: int,
+    ) -> list[Problem]:
+        template = target.template
+        if not steps.may_replace:
+            # The old pods go on until the activators are proven to stand in for them.
+            running = template_revision(observed.deployment)
+            template = recorded_template(observed, running) or template
+        if rivals.deployment_scaled_by_others and observed.deployment is not None:
+            steps = replace(steps, replicas=replicas_of(observed.deployment))
+        if wants_claim(infd) and observed.cache_claim is not None:
+            claim = observed.cache_claim
+            if owned_by(claim, infd.metadata.uid) and claim_outdated(infd, claim):
+                await self._applier.remove(infd, kinds.CLAIM, claim)
+                observed = replace(observed, cache_claim=None)
+        problems = await self._applier.apply(
+            infd,
+            objects(
+                infd,
+                observed,
+                plan=steps,
+                template=template,
+                record=target.record,
+                port=port,
+            ),
+        )
+        if not steps.addresses:
+            await self._applier.remove(infd, kinds.ENDPOINT_SLICE, observed.activator_slice)
+        for record in superfluous(infd, observed, target):
+            await self._applier.remove(infd, kinds.CONTROLLER_REVISION, record)
+        return problems
+
+    async def _scale(self, infd: InferenceDeployment, sampler: Sampler) -> bool:
+        """Let the built-in autoscaler write spec.replicas. True if it did."""
+        decision = sampler.decide()
+        if decision is None or decision.replicas == infd.spec.replicas:
+            return False
+        before, after = infd.spec.replicas, decision.replicas
+        try:
+            await self._cluster.scale(
+                infd.key.namespace,
+                infd.key.name,
+                replicas=after,
+                resource_version=infd.metadata.resource_version,
+            )
+        except ApiError as error:
+            if error.status in (CONFLICT, NOT_FOUND):
+                return True  # somebody changed the resource meanwhile: look again
+            raise
+        self._metrics.scalings.labels("up" if after > before else "down").inc()
+        note = f"from {before} to {after} replicas: {decision.because}"
+        await publish(self._cluster, infd, [Happening(False, Reason.SCALED, note)])
+        return True
+
+    async def _tell(self, infd: InferenceDeployment, after: Status) -> None:
+        """Write the status and publish the events, if anything changed."""
+        if after == infd.status:
+            return
+        body: Object = {
+            "apiVersion": labels.API_VERSION,
+            "kind": labels.KIND,
+            "metadata": {
+                "name": infd.key.name,
+                "namespace": infd.key.namespace,
+                "uid": infd.metadata.uid,
+            },
+            "status": msgspec.to_builtins(after),
+        }
+        try:
+            await self._cluster.apply(kinds.INFERENCE_DEPLOYMENT, body, subresource="status")
+        except ApiError as error:
+            if error.status in (CONFLICT, NOT_FOUND):
+                return  # deleted meanwhile
+            raise
+        if after.cold_start != infd.status.cold_start:
+            self._metrics.record_start(after.cold_start, after.cache.result)
+        await publish(self._cluster, infd, happenings(infd.status, after))
+
+
+def _own_slice_addresses(infd: InferenceDeployment, observed: Observed) -> tuple[str, ...]:
+    own = observed.activator_slice
+    return slice_addresses(own) if own and owned_by(own, infd.metadata.uid) else ()

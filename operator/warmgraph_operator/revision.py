@@ -1,0 +1,88 @@
+"""The revision: a digest of everything in the spec that decides what a pod runs.
+
+It is taken of what the user declared, not of the pod template that this version of the operator
+makes of it: values equal to their default are left out, and so are the operator's own default
+images. So a new operator, a new default image or a new field changes no revision, and no pod is
+restarted by an upgrade. The template made for a revision is kept with it (history.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT
+
+from warmgraph_api.resource import Spec, Template
+
+DIGEST_LENGTH = 10
+"""Hex digits: 40 bits tell a resource's few dozen revisions apart, and names stay short."""
+
+_DECIDING = ("model", "engine", "buckets", "warmup", "graph_cache", "template")
+_CLAIM_ONLY = ("storageClassName", "accessMode", "size")
+"""Properties of the created claim; the pod mounts it just the same."""
+
+
+def revision(spec: Spec, *, config_maps: Mapping[str, str]) -> str:
+    """config_maps: digest of the content of each ConfigMap that the template refers to."""
+    content: dict[str, Any] = {name: declared(getattr(spec, name)) for name in _DECIDING}
+    for key in _CLAIM_ONLY:
+        content["graph_cache"].get("volume", {}).pop(key, None)
+    if not content["graph_cache"].get("volume"):
+        content["graph_cache"].pop("volume", None)
+    content["config_maps"] = dict(config_maps)
+    return digest({name: value for name, value in content.items() if value})
+
+
+def declared(value: msgspec.Struct) -> dict[str, Any]:
+    """The fields that differ from their default, as JSON values."""
+    result: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        current = getattr(value, field.name)
+        if field.default_factory is not NODEFAULT:
+            default = field.default_factory()
+        else:
+            default = field.default
+        if current == default:
+            continue
+        if isinstance(current, msgspec.Struct):
+            result[field.encode_name] = declared(current)
+        else:
+            result[field.encode_name] = msgspec.to_builtins(current)
+    return result
+
+
+def digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def config_map_digest(config_map: Mapping[str, Any] | None) -> str:
+    """Of its content; empty for one that does not exist."""
+    if config_map is None:
+        return ""
+    return digest([config_map.get("data") or {}, config_map.get("binaryData") or {}])
+
+
+def config_maps_of(template: Template) -> tuple[str, ...]:
+    """Names of the ConfigMaps that the environment or the volumes refer to, sorted."""
+    return tuple(sorted(set(_references(template))))
+
+
+def _references(template: Template) -> Iterator[str]:
+    for variable in template.env:
+        reference = (variable.get("valueFrom") or {}).get("configMapKeyRef")
+        if reference:
+            yield reference.get("name", "")
+    for source in template.env_from:
+        if source.get("configMapRef"):
+            yield source["configMapRef"].get("name", "")
+    for volume in template.volumes:
+        if volume.get("configMap"):
+            yield volume["configMap"].get("name", "")
+        for source in (volume.get("projected") or {}).get("sources") or []:
+            if source.get("configMap"):
+                yield source["configMap"].get("name", "")
