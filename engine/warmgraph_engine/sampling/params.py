@@ -107,7 +107,8 @@ class SamplingParams:
         check_vocabulary("stop_token_ids", self.stop_token_ids, vocabulary)
         if self.min_tokens and len(self.stop_token_ids) >= vocabulary:
             raise InvalidParameterError(
-                "stop_token_ids", "min_tokens leaves no token to choose: every token is a stop token"
+                "stop_token_ids",
+                "min_tokens leaves no token to choose: every token is a stop token",
             )
         check_vocabulary("logit_bias", self.logit_bias, vocabulary)
         for token, bias in self.logit_bias.items():
@@ -117,7 +118,8 @@ class SamplingParams:
 def check_range(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:  # also refuses NaN
         bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
-        raise InvalidParameterError(name.split("[")[0], f"{name} must be {bounds}, got {value}")
+        field_name, _, _ = name.partition("[")
+        raise InvalidParameterError(field_name, f"{name} must be {bounds}, got {value}")
 
 
 def check_vocabulary(name: str, ids: Mapping[int, float] | frozenset[int], vocabulary: int) -> None:

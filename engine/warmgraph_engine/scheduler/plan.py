@@ -12,7 +12,7 @@ from warmgraph_engine.step import Step, StepRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRow:
-    """The positions start…end−1 of one sequence."""
+    """The positions from `start` up to and without `end` of one sequence."""
 
     sequence: Sequence
     start: int
@@ -21,7 +21,7 @@ class PlannedRow:
     """First position whose logits are read: for prompt log-probabilities, or the last one when a
     token is drawn. Equal to `end` if no logits are needed."""
     draws: bool
-    """A token is drawn after position end−1."""
+    """A token is drawn after the last position."""
 
     @property
     def logit_rows(self) -> int:

@@ -138,6 +138,4 @@ def _chunk(sequence: Sequence, budget: int) -> PlannedRow:
         # Logits at position p score token p + 1; the prompt's last position scores the output.
         scored_from = max(start, sequence.prompt_scored)
         sequence.prompt_scored = min(end, sequence.prompt_length - 1)
-    return PlannedRow(
-        sequence=sequence, start=start, end=end, scored_from=scored_from, draws=draws
-    )
+    return PlannedRow(sequence=sequence, start=start, end=end, scored_from=scored_from, draws=draws)

@@ -1,0 +1,125 @@
+"""A request's outputs as the event loop sees them: submitted together, cancelled together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+from warmgraph_engine.loop import EngineLoop, Output
+from warmgraph_engine.metrics import EngineMetrics
+from warmgraph_engine.server.choice import Choice, Piece
+
+
+class Mailbox:
+    """Outputs that wait for their request's handler. A handler that is behind finds several,
+    and so writes fewer, longer pieces: a busy event loop costs latency, not throughput."""
+
+    def __init__(self) -> None:
+        self._outputs: list[tuple[Output, float]] = []
+        self._arrived = asyncio.Event()
+
+    def put(self, output: Output, at: float) -> None:
+        self._outputs.append((output, at))
+        self._arrived.set()
+
+    async def take(self) -> list[tuple[Output, float]]:
+        await self._arrived.wait()
+        self._arrived.clear()
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+
+class Post:
+    """Brings a step's outputs to the mailboxes. `deliver` is called on the engine thread, all
+    else on the event loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._boxes: dict[int, Mailbox] = {}
+
+    def deliver(self, outputs: list[Output]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._distribute, outputs)
+
+    def register(self, choices: list[Choice]) -> Mailbox:
+        box = Mailbox()
+        self._boxes.update((choice.sequence.id, box) for choice in choices)
+        return box
+
+    def unregister(self, choices: list[Choice]) -> None:
+        for choice in choices:
+            self._boxes.pop(choice.sequence.id, None)
+
+    def _distribute(self, outputs: list[Output]) -> None:
+        now = time.monotonic()
+        for output in outputs:
+            box = self._boxes.get(output.sequence.id)
+            if box is not None:  # else the client has gone
+                box.put(output, now)
+
+
+class Generation:
+    """An async context manager: entering submits the choices, leaving cancels what still runs."""
+
+    def __init__(
+        self, engine: EngineLoop, post: Post, metrics: EngineMetrics, choices: list[Choice]
+    ) -> None:
+        self._engine = engine
+        self._post = post
+        self._metrics = metrics
+        self.choices = choices
+        self._open = {choice.sequence.id: choice for choice in choices}
+        self._last_token: dict[int, float] = {}
+
+    async def __aenter__(self) -> Generation:
+        self._accepted = time.monotonic()
+        self._box = self._post.register(self.choices)
+        try:
+            self._engine.submit([choice.sequence for choice in self.choices])
+        except BaseException:
+            self._post.unregister(self.choices)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._post.unregister(self.choices)
+        if self._open:
+            self._engine.cancel([choice.sequence for choice in self._open.values()])
+
+    async def pieces(self) -> AsyncIterator[list[tuple[Choice, Piece]]]:
+        """All that is new, for each choice that has something new, until all have ended."""
+        while self._open:
+            by_choice: dict[int, list[Output]] = {}
+            for output, at in await self._box.take():
+                by_choice.setdefault(output.sequence.id, []).append(output)
+                if output.token is not None:
+                    self._measure(output.sequence.id, at)
+            batch = []
+            for sequence_id, outputs in by_choice.items():
+                choice = self._open.get(sequence_id)
+                if choice is None:  # a token drawn before the engine learnt of a stop string
+                    continue
+                before = choice.generated
+                batch.append((choice, choice.feed(outputs)))
+                self._metrics.generated_tokens.inc(choice.generated - before)
+                if choice.finish_reason is not None:
+                    del self._open[sequence_id]
+                    if choice.stopped_early:
+                        self._engine.cancel([choice.sequence])
+            if batch:
+                yield batch
+
+    def _measure(self, sequence_id: int, at: float) -> None:
+        last = self._last_token.get(sequence_id)
+        if last is None:
+            self._metrics.first_token.observe(at - self._accepted)
+        else:
+            self._metrics.inter_token.observe(at - last)
+        self._last_token[sequence_id] = at

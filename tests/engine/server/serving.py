@@ -1,0 +1,77 @@
+"""A server over the toy model, as the tests of this folder see it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import ClientSession, web
+from openai import AsyncOpenAI
+
+from tests.engine.harness import PATIENCE_SECONDS, Engine
+from tests.engine.toy import toy_logits_of
+from tests.engine.texts import VOCABULARY
+from warmgraph_api.report import Stage
+from warmgraph_engine.server.service import Service
+from warmgraph_engine.tokenizer.text import TextModel
+
+MODEL = "toy"
+
+
+@dataclass
+class Served:
+    engine: Engine
+    text: TextModel
+    stage: tuple[Stage, str] = (Stage.CAPTURING, "3 of 5 buckets")
+    service: Service = field(init=False)
+    url: str = field(init=False)
+    runner: web.AppRunner = field(init=False)
+    client: ClientSession = field(init=False)
+    openai: AsyncOpenAI = field(init=False)
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        response = await self.client.post(path, json=body)
+        return response.status, await response.json()
+
+    async def complete(self, **fields: Any) -> Any:
+        """A completion's only choice; the request must succeed."""
+        body = {"model": MODEL, "prompt": "hello", "temperature": 0} | fields
+        status, answer = await self.post("/v1/completions", body)
+        assert status == 200, answer
+        return answer["choices"][0]
+
+    async def events(self, path: str, **fields: Any) -> list[Any]:
+        """The events of a stream, [DONE] included."""
+        response = await self.client.post(path, json={"model": MODEL, "stream": True} | fields)
+        assert response.status == 200, await response.text()
+        assert response.content_type == "text/event-stream"
+        lines = (await response.text()).split("\n\n")
+        assert lines.pop() == ""
+        contents = [line.removeprefix("data: ") for line in lines]
+        return [c if c == "[DONE]" else json.loads(c) for c in contents]
+
+    def value(self, name: str, **labels: str) -> float:
+        value = self.engine.registry.get_sample_value(name, labels)
+        assert value is not None, name
+        return value
+
+    async def until(self, condition) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "it never came true"
+            await asyncio.sleep(0.005)
+
+    @property
+    def blocks_used(self) -> int:
+        return self.engine.loop._scheduler.pool.used
+
+
+def greedy(prompt: list[int], count: int) -> list[int]:
+    """What the toy model says after this prompt."""
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(int(toy_logits_of(tokens, VOCABULARY).argmax()))
+    return tokens[len(prompt) :]
