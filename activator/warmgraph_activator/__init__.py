@@ -1,1 +1,1 @@
-"""warmgraph activator, data path at zero replicas: holds requests, wakes the deployment, hands over."""
+"""warmgraph activator, data path at zero replicas: holds, wakes, hands over."""
