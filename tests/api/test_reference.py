@@ -34,7 +34,7 @@ def test_the_rules_stand_with_the_fields_they_are_about() -> None:
 
 def test_every_link_has_its_section() -> None:
     headings = {
-        re.sub(r"[.\[\]]", "", heading).lower() for heading in re.findall(r"^## (.+)$", TEXT, re.M)
+        re.sub(r"[.\[\]]", "", heading).lower() for heading in re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
     }
     links = re.findall(r"\]\(#([^)]*)\)", TEXT)
     assert len(links) > 15
