@@ -25,7 +25,9 @@ from warmgraph_api.structural import Schema, structural_schema, without_defaults
 CRD_PATH = Path(f"crds/{labels.GROUP}_{labels.PLURAL}.yaml")
 REFERENCE_PATH = Path("docs/api-reference.md")
 
-HEADER = "# Generated from api/warmgraph_api by `python -m warmgraph_api.crd`; edit the types instead.\n"
+HEADER = """\
+# Generated from api/warmgraph_api by `python -m warmgraph_api.crd`; edit the types instead.
+"""
 
 
 def condition(kind: str, field: str) -> str:
@@ -148,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         difference = drift(options.root)
         sys.stdout.write(difference)
         if difference:
-            sys.stderr.write("Generated files are out of date: run `python -m warmgraph_api.crd`.\n")
+            sys.stderr.write("Generated files are out of date: python -m warmgraph_api.crd\n")
         return 1 if difference else 0
     for path, text in generated().items():
         (options.root / path).parent.mkdir(parents=True, exist_ok=True)
