@@ -179,6 +179,12 @@ REFUSED = [
         "must be a memory size above 0",
     ),
     Refused(
+        "KV memory in thousandths of a byte",
+        {"spec.engine.kvCache.memory": "500m"},
+        "spec.engine.kvCache.memory",
+        "must be a memory size above 0",
+    ),
+    Refused(
         "KV block longer than any sequence",
         {"spec.engine.maxModelLength": 64, "spec.engine.kvCache.blockSize": 128},
         "spec.engine.kvCache.blockSize",
@@ -355,6 +361,18 @@ REFUSED = [
         "must be a quantity, such as 2, 500m or 4Gi",
     ),
     Refused(
+        "memory request above its limit",
+        {"spec.template.resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1G"}}},
+        "spec.template.resources.requests",
+        "the request for memory is above its limit: raise the limit or lower the request",
+    ),
+    Refused(
+        "cpu request above its limit",
+        {"spec.template.resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}},
+        "spec.template.resources.requests",
+        "the request for cpu is above its limit",
+    ),
+    Refused(
         "more GPUs than ranks",
         {
             "spec.engine.device": "cuda",
@@ -380,6 +398,24 @@ REFUSED = [
         {"spec.template.volumes": [{"name": "cache", "emptyDir": {}}]},
         "spec.template.volumes[0].name",
         "the operator gives every pod volumes named run, tmp, cache, model",
+    ),
+    Refused(
+        "mount over the operator's own",
+        {
+            "spec.template.volumes": [{"name": "scratch", "emptyDir": {}}],
+            "spec.template.volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
+        },
+        "spec.template.volumeMounts[0].mountPath",
+        "the operator mounts its own volumes at /run/warmgraph, /tmp, /var/cache/warmgraph",
+    ),
+    Refused(
+        "mount of a volume that is not there",
+        {
+            "spec.template.volumes": [{"name": "scratch", "emptyDir": {}}],
+            "spec.template.volumeMounts": [{"name": "skratch", "mountPath": "/scratch"}],
+        },
+        "spec.template.volumeMounts",
+        "template.volumeMounts names a volume that template.volumes does not have",
     ),
     Refused(
         "label of the operator",
@@ -444,6 +480,50 @@ ACCEPTED = [
         {
             "spec.engine": {"device": "cuda", "tensorParallelSize": 2},
             "spec.template.resources.limits": {"nvidia.com/gpu": "2"},
+        },
+    ),
+    Accepted(
+        "an object that is null is like one that is absent",
+        {"spec.engine": None, "spec.scaling": {"activation": None}, "spec.replicas": None},
+    ),
+    Accepted("whole number with a point", {"spec.engine.maxBatchSize": 4.0}),
+    Accepted(
+        "revision and served name in any script",
+        {"spec.model.revision": "версия 2 ✓" * 11, "spec.model.servedName": "模型"},
+    ),
+    Accepted("KV memory in bytes", {"spec.engine.kvCache.memory": "536870912"}),
+    Accepted("KV memory in part", {"spec.engine.kvCache.memory": "1.5Gi"}),
+    Accepted(
+        "request equal to its limit, in other units",
+        {
+            "spec.template.resources": {
+                "requests": {"cpu": "1000m", "memory": "1024Mi"},
+                "limits": {"cpu": 1, "memory": "1Gi"},
+            }
+        },
+    ),
+    Accepted(
+        "pods with everything",
+        {
+            "spec.template": {
+                "labels": {"team": "search"},
+                "annotations": {"example.com/note": "x"},
+                "nodeSelector": {"kubernetes.io/arch": "amd64"},
+                "tolerations": [{"operator": "Exists", "tolerationSeconds": 30}],
+                "affinity": {"nodeAffinity": {}},
+                "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone"}],
+                "envFrom": [{"configMapRef": {"name": "c"}}],
+                "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}],
+                "volumeMounts": [
+                    {"name": "scratch", "mountPath": "/scratch"},
+                    {"name": "model", "mountPath": "/weights", "readOnly": True},
+                ],
+                "imagePullSecrets": [{"name": "pull"}],
+                "priorityClassName": "high",
+                "runtimeClassName": "nvidia",
+                "schedulerName": "other",
+                "terminationGracePeriodSeconds": 30,
+            }
         },
     ),
     Accepted(

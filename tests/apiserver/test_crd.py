@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,11 @@ def test_a_bad_manifest_is_refused_with_its_reason(objects: Objects, case: Refus
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=str)
-def test_a_good_manifest_is_accepted(objects: Objects, case: Accepted) -> None:
-    objects.create(changed(case.changes))
+def test_a_good_manifest_is_accepted_and_decodes(objects: Objects, case: Accepted) -> None:
+    """What the API server stores must never be what our processes cannot read."""
+    created = objects.create(changed(case.changes))
+    decoded = msgspec.convert(created, InferenceDeployment)
+    assert msgspec.to_builtins(decoded.spec) == created["spec"]
 
 
 def test_every_rule_has_a_manifest_that_breaks_it() -> None:
@@ -107,6 +111,49 @@ def test_kubectl_scale_writes_the_replicas(control_plane: Running, deployment: s
     control_plane.kubectl("scale", f"infd/{deployment}", "--replicas=0")
     replicas = control_plane.kubectl("get", "infd", deployment, "-o=jsonpath={.spec.replicas}")
     assert replicas == "0"
+
+
+@pytest.mark.parametrize("how", [[], ["--server-side"]], ids=["client-side", "server-side"])
+def test_applying_a_manifest_again_leaves_the_replicas_alone(
+    control_plane: Running, objects: Objects, how: list[str]
+) -> None:
+    """The manifest says nothing of replicas, so what an autoscaler wrote stays."""
+    name = f"again-{len(how)}"
+    manifest = json.dumps(changed({"metadata.name": name}))
+    control_plane.kubectl("apply", *how, "-f", "-", stdin=manifest)
+    control_plane.kubectl("scale", f"infd/{name}", "--replicas=3")
+    control_plane.kubectl("apply", *how, "-f", "-", stdin=manifest)
+    found = json.loads(control_plane.kubectl("get", "infd", name, "-o", "json"))
+    objects.delete(name)
+    assert found["spec"]["replicas"] == 3
+    # One for its creation and one for the scaling: applying the same again is no change.
+    assert found["metadata"]["generation"] == 2
+
+
+def test_a_change_is_held_to_the_same_rules(objects: Objects, deployment: str) -> None:
+    with pytest.raises(client.ApiException, match="must not be above"):
+        objects.patch(deployment, {"spec": {"scaling": {"minReplicas": 5}}})
+
+
+def test_two_teams_may_each_apply_their_part_of_the_environment(
+    control_plane: Running, objects: Objects
+) -> None:
+    for team, variable in (("a", "FIRST"), ("b", "SECOND")):
+        manifest = changed(
+            {"metadata.name": "teams", "spec.template.env": [{"name": variable, "value": team}]}
+        )
+        control_plane.kubectl(
+            "apply",
+            "--server-side",
+            f"--field-manager={team}",
+            "-f",
+            "-",
+            stdin=json.dumps(manifest),
+        )
+    found = json.loads(control_plane.kubectl("get", "infd", "teams", "-o", "json"))
+    objects.delete("teams")
+    names = [variable["name"] for variable in found["spec"]["template"]["env"]]
+    assert names == ["FIRST", "SECOND"]
 
 
 def test_an_autoscaler_reads_replicas_and_selector(objects: Objects, deployment: str) -> None:

@@ -56,7 +56,8 @@ MemoryQuantity = Annotated[
         max_length=QUANTITY_LENGTH,
         extra_json_schema=rules(
             rule(
-                "isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",
+                "self.matches('^[0-9]+([.][0-9]+)?([KMGT]i|[kMGT])?$')"
+                " && quantity(self).isGreaterThan(quantity('0'))",
                 "must be a memory size above 0, such as 512Mi or 40Gi",
             )
         ),

@@ -14,7 +14,7 @@ from warmgraph_api.resource.graphcache import GRAPH_CACHE_RULES, GraphCache
 from warmgraph_api.resource.model import Model
 from warmgraph_api.resource.rollout import ROLLOUT_RULES, Rollout
 from warmgraph_api.resource.scaling import SCALING_RULES, Scaling
-from warmgraph_api.resource.template import Template
+from warmgraph_api.resource.template import TEMPLATE_RULES, Template
 from warmgraph_api.resource.warmup import Warmup
 
 
@@ -52,7 +52,9 @@ class Spec(Resource, frozen=True, kw_only=True):
     paused: Annotated[
         bool, Meta(description="Change nothing but status until this is false again.")
     ] = False
-    template: Template = msgspec.field(default_factory=Template)
+    template: Annotated[Template, Meta(extra_json_schema=TEMPLATE_RULES)] = msgspec.field(
+        default_factory=Template
+    )
 
 
 SPEC_RULES = rules(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from warmgraph_api import ports
 from warmgraph_api.resource.base import (
     AnyQuantity,
     OptionalObjectName,
@@ -24,8 +25,9 @@ MOST_LABELS = 64
 MOST_ITEMS = 64
 MOST_ENV = 256
 
-RESERVED_VOLUMES = ("run", "tmp", "cache", "model")
-"""Volumes that the operator gives every model pod (docs/architecture.md, A model pod)."""
+RESERVED_VOLUMES = ["run", "tmp", "cache", "model"]
+RESERVED_PATHS = [ports.RUN_DIRECTORY, "/tmp", ports.CACHE_DIRECTORY]  # noqa: S108
+"""Volumes that the operator gives every model pod, and where (docs/architecture.md)."""
 
 Text = Annotated[str, Meta(max_length=253)]
 Name = {"type": "string", "minLength": 1, "maxLength": 253}
@@ -48,8 +50,30 @@ class Resources(Resource, frozen=True, kw_only=True):
     ] = {}
     limits: Annotated[
         dict[str, AnyQuantity],
-        Meta(max_length=MOST_RESOURCE_NAMES, description="What the container may not exceed."),
+        Meta(
+            max_length=MOST_RESOURCE_NAMES,
+            description=(
+                "What the container may not exceed. With device cuda, and no GPU named here, "
+                "nvidia.com/gpu becomes engine.tensorParallelSize."
+            ),
+        ),
     ] = {}
+
+
+def _request_within_limit(name: str) -> dict[str, str]:
+    """Kubernetes would refuse the pods; here the user hears it at once."""
+    request, limit = f"string(self.requests['{name}'])", f"string(self.limits['{name}'])"
+    return rule(
+        f"!('{name}' in self.requests) || !('{name}' in self.limits)"
+        f" || !isQuantity({request}) || !isQuantity({limit})"
+        f" || !quantity({request}).isGreaterThan(quantity({limit}))",
+        f"the request for {name} is above its limit: raise the limit or lower the request",
+        at=".requests",
+    )
+
+
+# One by one, since a rule over every name would cost the API server more than it allows.
+RESOURCES_RULES = rules(_request_within_limit("cpu"), _request_within_limit("memory"))
 
 
 class Template(Resource, frozen=True, kw_only=True):
@@ -71,7 +95,9 @@ class Template(Resource, frozen=True, kw_only=True):
             extra_json_schema=OwnKeys,
         ),
     ] = {}
-    resources: Resources = msgspec.field(default_factory=Resources)
+    resources: Annotated[Resources, Meta(extra_json_schema=RESOURCES_RULES)] = msgspec.field(
+        default_factory=Resources
+    )
     node_selector: Annotated[
         dict[str, Annotated[str, Meta(max_length=63)]],
         Meta(max_length=MOST_LABELS, description="Labels that a node must have."),
@@ -117,7 +143,7 @@ class Template(Resource, frozen=True, kw_only=True):
                         "name": Name
                         | rules(
                             rule(
-                                f"!(self in {list(RESERVED_VOLUMES)})",
+                                f"!(self in {RESERVED_VOLUMES})",
                                 "the operator gives every pod volumes named "
                                 f"{', '.join(RESERVED_VOLUMES)}: choose another name",
                             )
@@ -140,7 +166,14 @@ class Template(Resource, frozen=True, kw_only=True):
                     "VolumeMount",
                     required={
                         "name": Name,
-                        "mountPath": {"type": "string", "minLength": 1, "maxLength": 1024},
+                        "mountPath": {"type": "string", "minLength": 1, "maxLength": 1024}
+                        | rules(
+                            rule(
+                                f"!(self in {RESERVED_PATHS})",
+                                "the operator mounts its own volumes at "
+                                f"{', '.join(RESERVED_PATHS)}: choose another path",
+                            )
+                        ),
                     },
                 ),
             ]
@@ -181,3 +214,13 @@ class Template(Resource, frozen=True, kw_only=True):
             description="Longest that a stopping pod may finish the requests it has.",
         ),
     ] = 120
+
+
+TEMPLATE_RULES = rules(
+    rule(
+        f"self.volumeMounts.all(mount, mount.name in {RESERVED_VOLUMES}"
+        " || self.volumes.exists(volume, volume.name == mount.name))",
+        "template.volumeMounts names a volume that template.volumes does not have",
+        at=".volumeMounts",
+    ),
+)
