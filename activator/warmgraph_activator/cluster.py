@@ -92,7 +92,7 @@ class Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _ScaleSpec(msgspec.Struct):
+class _ScaleSpec(msgspec.Struct, frozen=True):
     replicas: int = 0
 
 

@@ -33,6 +33,23 @@ class NotSentError(Exception):
     """The pod took no connection: nothing was sent, another try is safe."""
 
 
+class _LostError(aiohttp.ClientError):
+    """The connection broke after it was made."""
+
+
+async def _once(
+    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """aiohttp sends GET, PUT and the like a second time when a connection breaks, also a fresh
+    one; it does not for an error that it does not know."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _LostError(str(error) or type(error).__name__) from error
+
+
 def session() -> aiohttp.ClientSession:
     """For forwarding: any number of connections, none of them kept, nothing decoded or added."""
     return aiohttp.ClientSession(
@@ -40,6 +57,7 @@ def session() -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
+        middlewares=(_once,),
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
     )
 
@@ -82,7 +100,7 @@ async def forward(
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Refusal(
             Outcome.POD_CONNECTION_LOST,
-            f"the pod's connection was lost before its answer ({type(error).__name__}); "
+            f"the pod's connection was lost before its answer ({error}); "
             "whether it acted on the request is unknown",
         ) from error
     async with answer:
