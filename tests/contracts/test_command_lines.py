@@ -1,0 +1,198 @@
+"""The operator writes command lines; the engine and the sidecar must read them as they were meant.
+
+The three packages never import each other, so only a test sees both ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warmgraph_api import labels
+from warmgraph_api.report import Bucket, BucketMode, StepKind
+from warmgraph_api.resource import (
+    BucketPreset,
+    Device,
+    DType,
+    Execution,
+    Model,
+    OnCaptureFailure,
+    Quantization,
+    Spec,
+    SpeculativeMethod,
+    StepBuckets,
+    WarmupOrder,
+    WarmupPolicy,
+)
+from warmgraph_engine import config as engine
+from warmgraph_operator.desired.flags import engine_flags, sidecar_flags
+from warmgraph_sidecar import settings as sidecar
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEFAULT = Spec(model=Model(uri="pvc://models/a"))
+
+
+def specs_of_examples() -> list[Any]:
+    return [
+        pytest.param(msgspec.convert(document["spec"], Spec), id=document["metadata"]["name"])
+        for path in sorted(EXAMPLES.glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] == labels.KIND
+    ]
+
+
+@st.composite
+def step_buckets(draw: st.DrawFn, limit: int) -> dict[str, list[int]]:
+    sizes = draw(st.lists(st.integers(1, limit), unique=True, max_size=8))
+    eager = {size for size in sizes if draw(st.booleans())}
+    return {"eager": sorted(eager), "lazy": sorted(set(sizes) - eager)}
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    """Specs that the API server would accept."""
+    device = draw(st.sampled_from(Device))
+    batch, tokens = draw(st.integers(1, 4096)), draw(st.integers(1, 131_072))
+    method = draw(st.sampled_from(SpeculativeMethod))
+    cuda = device is Device.CUDA
+    buckets: dict[str, Any] = {"preset": draw(st.sampled_from(BucketPreset))}
+    if buckets["preset"] is BucketPreset.NONE:
+        buckets |= {"decode": draw(step_buckets(batch)), "prefill": draw(step_buckets(tokens))}
+        if method is not SpeculativeMethod.NONE:
+            buckets["verify"] = draw(step_buckets(batch))
+    return msgspec.convert(
+        {
+            "model": {
+                "uri": "pvc://models/some/model",
+                "revision": draw(st.text(st.characters(codec="utf-8", exclude_characters="\0"))),
+                "servedName": draw(st.sampled_from(["", "meta-llama/Llama-3.1-8B", "--help"])),
+            },
+            "engine": {
+                "device": device,
+                "execution": draw(st.sampled_from(Execution)),
+                "dtype": draw(st.sampled_from([d for d in DType if cuda or d != "float16"])),
+                "quantization": draw(st.sampled_from(Quantization)) if cuda else "none",
+                "tensorParallelSize": draw(st.integers(1, 64)) if cuda else 1,
+                "maxModelLength": draw(st.integers(256, 1_048_576)),
+                "maxBatchSize": batch,
+                "maxBatchTokens": tokens,
+                "kvCache": {
+                    "blockSize": draw(st.integers(1, 256)),
+                    "memory": draw(st.sampled_from(["1", "1.5Gi", "100k", "512Mi", "2T", "3G"])),
+                },
+                "speculative": {"method": method, "tokens": draw(st.integers(1, 16))},
+            },
+            "buckets": buckets,
+            "warmup": {
+                "policy": draw(st.sampled_from(WarmupPolicy)),
+                "order": draw(st.sampled_from(WarmupOrder)),
+                "onFailure": draw(st.sampled_from(OnCaptureFailure)),
+                "stallTimeoutSeconds": draw(st.integers(10, 86_400)),
+                "lazyCapture": {
+                    "enabled": draw(st.booleans()),
+                    "maxBusyPercent": draw(st.integers(1, 100)),
+                },
+                "knownAnswerCheck": draw(st.booleans()),
+            },
+            "template": {"terminationGracePeriodSeconds": draw(st.integers(1, 86_400))},
+        },
+        Spec,
+    )
+
+
+def sizes(buckets: tuple[Bucket, ...], kind: StepKind) -> StepBuckets:
+    def of(mode: BucketMode) -> list[int]:
+        return [bucket.size for bucket in buckets if (bucket.kind, bucket.mode) == (kind, mode)]
+
+    return StepBuckets(eager=of(BucketMode.EAGER), lazy=of(BucketMode.LAZY))
+
+
+@given(spec=specs())
+def test_the_engine_runs_with_what_the_resource_says(spec: Spec) -> None:
+    config = engine.parse(engine_flags(spec, name="deployment"))
+    declared = spec.engine
+    assert config.model == Path("/models/models/some/model")
+    assert config.model_revision == spec.model.revision
+    assert config.served_model_name == (spec.model.served_name or "deployment")
+    for name in (
+        "device",
+        "execution",
+        "dtype",
+        "quantization",
+        "attention_backend",
+        "tensor_parallel_size",
+        "max_model_length",
+        "max_batch_size",
+        "max_batch_tokens",
+    ):
+        assert getattr(config, name) == getattr(declared, name), name
+    assert config.kv_block_size == declared.kv_cache.block_size
+    speculates = declared.speculative.method is not SpeculativeMethod.NONE
+    assert config.speculative_tokens == (declared.speculative.tokens if speculates else 0)
+    assert config.warmup_policy is spec.warmup.policy
+    assert config.warmup_order is spec.warmup.order
+    assert config.on_capture_failure is spec.warmup.on_failure
+    assert config.lazy_capture is spec.warmup.lazy_capture.enabled
+    assert config.lazy_capture_busy_percent == spec.warmup.lazy_capture.max_busy_percent
+    assert config.known_answer_check is spec.warmup.known_answer_check
+    if spec.buckets.preset is BucketPreset.NONE:
+        assert sizes(config.buckets, StepKind.DECODE) == spec.buckets.decode
+        assert sizes(config.buckets, StepKind.PREFILL) == spec.buckets.prefill
+        assert sizes(config.buckets, StepKind.VERIFY) == spec.buckets.verify
+    else:
+        assert config.buckets
+
+
+@given(spec=specs())
+def test_the_sidecar_judges_by_what_the_resource_says(spec: Spec) -> None:
+    settings = sidecar.parse(sidecar_flags(spec))
+    assert settings.policy.warmup is spec.warmup.policy
+    assert settings.policy.on_capture_failure is spec.warmup.on_failure
+    assert settings.policy.known_answer_check is spec.warmup.known_answer_check
+    assert settings.policy.stall_timeout_seconds == spec.warmup.stall_timeout_seconds
+    assert 0 < settings.drain_timeout_seconds <= spec.template.termination_grace_period_seconds
+
+
+@pytest.mark.parametrize("spec", specs_of_examples())
+def test_an_example_starts(spec: Spec) -> None:
+    assert engine.parse(engine_flags(spec, name="example")).buckets
+    sidecar.parse(sidecar_flags(spec))
+
+
+def test_an_engine_run_by_hand_has_the_defaults_of_the_resource() -> None:
+    by_operator = engine.parse(engine_flags(DEFAULT, name="a"))
+    by_hand = engine.parse(["--model=/models/models/a"])
+    differing = {
+        name
+        for name in engine.EngineConfig.__dataclass_fields__
+        if getattr(by_operator, name) != getattr(by_hand, name)
+    }
+    # A pod has a sidecar and a volume for the cache; a shell has neither.
+    assert differing == {"report_socket", "cache_directory"}
+
+
+def test_a_sidecar_run_by_hand_has_the_defaults_of_the_resource() -> None:
+    assert sidecar.parse(sidecar_flags(DEFAULT)) == sidecar.parse([])
+
+
+def test_the_page_lists_every_flag_that_a_pod_gets() -> None:
+    page = (EXAMPLES.parent / "docs" / "architecture.md").read_text()
+    everything = msgspec.convert(
+        {
+            "model": {"uri": "pvc://m", "revision": "1"},
+            "engine": {"speculative": {"method": "NGram"}},
+            "buckets": {
+                kind: {"eager": [1], "lazy": [2]} for kind in ("decode", "prefill", "verify")
+            },
+        },
+        Spec,
+    )
+    flags = [*engine_flags(everything, name="a"), *sidecar_flags(everything)]
+    unlisted = {flag.partition("=")[0] for flag in flags if flag.partition("=")[0] not in page}
+    assert unlisted == set()
