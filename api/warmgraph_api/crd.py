@@ -1,6 +1,6 @@
 """Writes the CustomResourceDefinition and the field reference from the types.
 
-    python -m warmgraph_api.crd           # write both files
+    python -m warmgraph_api.crd           # write the files
     python -m warmgraph_api.crd --check   # exit 1 with a diff if a file is not up to date
 
 A development tool: nothing at run time imports it, and PyYAML is not installed in the images.
@@ -23,6 +23,8 @@ from warmgraph_api.reference import reference
 from warmgraph_api.structural import Schema, structural_schema, without_defaults
 
 CRD_PATH = Path(f"crds/{labels.GROUP}_{labels.PLURAL}.yaml")
+# helm reads nothing outside of a chart's folder.
+CHART_CRD_PATH = Path("charts/warmgraph/files/crd.yaml")
 REFERENCE_PATH = Path("docs/api-reference.md")
 
 HEADER = """\
@@ -121,8 +123,10 @@ def as_yaml(document: dict[str, Any]) -> str:
 
 def generated() -> dict[Path, str]:
     """The generated files, by their path in the repository."""
+    crd = HEADER + as_yaml(manifest())
     return {
-        CRD_PATH: HEADER + as_yaml(manifest()),
+        CRD_PATH: crd,
+        CHART_CRD_PATH: crd,
         REFERENCE_PATH: reference(object_schema()),
     }
 
