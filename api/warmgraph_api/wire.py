@@ -9,6 +9,7 @@ connection whose line is longer than MAX_LINE_BYTES or is not valid.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -31,6 +32,8 @@ class Command(Report, frozen=True, kw_only=True):
     name: CommandName
 
 
+T = TypeVar("T")
+
 _report_decoder = msgspec.json.Decoder(WarmupReport)
 _command_decoder = msgspec.json.Decoder(Command)
 _encoder = msgspec.json.Encoder()
@@ -43,9 +46,17 @@ def encode_line(message: WarmupReport | Command) -> bytes:
 
 def decode_report(line: bytes) -> WarmupReport:
     """Raises msgspec.ValidationError or msgspec.DecodeError on a bad line."""
-    return _report_decoder.decode(line)
+    return _decoded(_report_decoder, line)
 
 
 def decode_command(line: bytes) -> Command:
     """Raises msgspec.ValidationError or msgspec.DecodeError on a bad line."""
-    return _command_decoder.decode(line)
+    return _decoded(_command_decoder, line)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    try:
+        return decoder.decode(line)
+    except RecursionError as error:
+        # A line of nothing but brackets is as bad as any other, and must not end a process.
+        raise msgspec.DecodeError("JSON is nested too deeply") from error

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from warmgraph_api import wire
 from warmgraph_api.report import (
@@ -119,12 +122,26 @@ def test_a_newer_engine_is_understood_by_an_older_sidecar() -> None:
         json.dumps(SMALLEST | {"sequence": "many"}).encode(),
         json.dumps(SMALLEST | {"stage": "Flying"}).encode(),
         json.dumps(SMALLEST | {"message": "\ud800"}, ensure_ascii=True).encode(),
+        b'{"bootId": "\xff"}\n',
+        b'{"sequence": 1e999}\n',
+        pytest.param(b'{"unknown":' + b"[" * 100_000, id="brackets"),
+        pytest.param(b'{"unknown":' * 100_000, id="braces"),
     ],
 )
 def test_a_bad_line_is_an_error_of_msgspec_and_no_other(line: bytes) -> None:
     for decode in (wire.decode_report, wire.decode_command):
         with pytest.raises((msgspec.ValidationError, msgspec.DecodeError)):
             decode(line)
+
+
+@given(cut=st.integers(0, 900), noise=st.binary(max_size=40))
+def test_a_garbled_line_is_refused_or_read_but_never_ends_the_process(
+    cut: int, noise: bytes
+) -> None:
+    line = wire.encode_line(FULL)
+    for garbled in (line[:cut] + noise, line[:cut] + noise + line[cut:], noise):
+        with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
+            assert isinstance(wire.decode_report(garbled), WarmupReport)
 
 
 def test_a_report_of_many_buckets_fits_a_line() -> None:
