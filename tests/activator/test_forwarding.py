@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from tests.activator.conftest import World, until
+from tests.activator.activated import until
+from tests.activator.conftest import World
 from tests.activator.modelpod import ModelPod
 
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from tests.activator.conftest import Started, until
+from tests.activator.activated import until
+from tests.activator.conftest import Started
 
 MEBIBYTE = 1 << 20
 

@@ -7,8 +7,9 @@ import asyncio
 import aiohttp
 import pytest
 
+from tests.activator.activated import until
 from tests.activator.cluster import PODS, RESOURCES
-from tests.activator.conftest import Started, World, until
+from tests.activator.conftest import Started, World
 
 
 async def answers(world: World, port: int) -> dict[str, str] | None:

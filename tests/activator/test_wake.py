@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from tests.activator.activated import until
 from tests.activator.cluster import PODS, RESOURCES
-from tests.activator.conftest import Started, World, until
+from tests.activator.conftest import Started, World
 from tests.activator.objects import condition, pod
 
 
