@@ -34,8 +34,8 @@ def convert_gguf(
     text_tokenizer = tokenizer(file)
     tensors = {}
     for name, values in file.tensors():
-        target, values = llama.tensor(name, values, config)
-        tensors[target] = values.astype(np.float16)
+        target, arranged = llama.tensor(name, values, config)
+        tensors[target] = arranged.astype(np.float16)
         progress(target)
 
     staging = destination.with_name(f".{destination.name}.partial")

@@ -1,0 +1,90 @@
+"""What a backend is: memory, a recorder that makes graph images, and a player that replays them.
+
+A graph image is an artifact: bytes that another process, with equal cache key, can load. The
+player plays an image the same way whether it was recorded a moment ago or read from the store.
+Recorder and eager execution may import heavy libraries when first used; everything else must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from warmgraph_api.report import StepKind
+
+from warmgraph_engine.arena import ArenaLayout
+from warmgraph_engine.buffers import StaticBuffers
+from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.step import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphImage:
+    """One bucket's graph, as bytes."""
+
+    kind: StepKind
+    size: int
+    document: bytes
+    """The graph in the backend's own format; it refers to memory by region of the arena."""
+    binaries: Mapping[str, bytes] = field(default_factory=dict)
+    """Kernel binaries that the document refers to, by SHA-256 in hex."""
+
+
+class ImageError(ValueError):
+    """An image cannot be played here: it is damaged, or made for another arena."""
+
+
+class CaptureError(RuntimeError):
+    """A step cannot be captured; it still runs eagerly."""
+
+
+class Graph(Protocol):
+    """An image made ready to run."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory it takes beside the arena, as far as it is known."""
+        ...
+
+    def replay(self) -> None:
+        """Run the step that lies in the static buffers, and leave its logits there."""
+        ...
+
+
+class Recorder(Protocol):
+    def record(self, size: int, shape: StepShape) -> GraphImage:
+        """Capture a step of this shape. The static buffers must hold a valid step of it.
+
+        Raises CaptureError, and leaves the backend able to go on.
+        """
+        ...
+
+
+class Player(Protocol):
+    def load(self, image: GraphImage) -> Graph:
+        """Raises ImageError."""
+        ...
+
+
+class Backend(Protocol):
+    """A loaded model with its memory. Used by one thread at a time."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def layout(self) -> ArenaLayout: ...
+    @property
+    def buffers(self) -> StaticBuffers: ...
+    @property
+    def player(self) -> Player: ...
+    @property
+    def recorder(self) -> Recorder: ...
+
+    def run_eagerly(self, shape: StepShape) -> None:
+        """Run the step that lies in the static buffers, without a graph."""
+        ...
+
+    def logits(self, rows: int) -> Any:
+        """The first rows of the logits of the last step; a view, valid until the next one."""
+        ...

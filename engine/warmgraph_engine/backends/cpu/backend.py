@@ -1,0 +1,74 @@
+"""A model in a CPU arena, ready to run steps."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from warmgraph_engine.backends import settings as common
+from warmgraph_engine.backends.cpu.loader import load_weights
+from warmgraph_engine.backends.cpu.memory import CpuArena
+from warmgraph_engine.backends.cpu.player import CpuPlayer
+from warmgraph_engine.backends.cpu.recorder import CpuRecorder
+from warmgraph_engine.backends.settings import BackendSettings
+from warmgraph_engine.buffers import StaticBuffers
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.models.rope import rope_tables
+from warmgraph_engine.models.steps import StepInputs, step_function
+from warmgraph_engine.models.weights import weight_specs
+from warmgraph_engine.shapes import StepShape
+
+
+class CpuBackend:
+    """Allocates the arena and loads the weights. Raises ModelError."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        settings: BackendSettings,
+        *,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        config = checkpoint.config
+        specs = weight_specs(config, checkpoint.tensors.keys())
+        self.limits = common.limits(config, settings)
+        self.layout = common.plan_arena(config, settings, specs)
+        self.arena = CpuArena(self.layout)
+        load_weights(self.arena, checkpoint, specs, progress=progress)
+        if config.rope is not None:
+            tables = rope_tables(config.rope, config.head_dim, settings.max_model_length)
+            for name, table in zip(("cos", "sin"), tables, strict=True):
+                self.arena.tensor(f"weights.rope.{name}").copy_(torch.from_numpy(table))
+        names = [name for name, _, _ in common.buffer_sizes(config, settings).regions()]
+        arrays = {name: self.arena.array(f"buffers.{name}") for name in names}
+        self.buffers = StaticBuffers(arrays, block_size=settings.block_size)
+        self.player = CpuPlayer(self.arena)
+        self._step = step_function(config)
+        self._logits = arrays["logits"]
+
+    @cached_property
+    def recorder(self) -> CpuRecorder:
+        return CpuRecorder(self.arena, self._step)
+
+    def run_eagerly(self, shape: StepShape) -> None:
+        with torch.inference_mode():
+            self._step(self.arena, StepInputs(self.arena, shape))
+
+    def logits(self, rows: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+        return self._logits[:rows]
+
+
+def device_facts() -> dict[str, str]:
+    """Of the cache key: which processor the graphs are for."""
+    return {
+        "device_name": str(torch.backends.cpu.get_cpu_capability()),
+        "device_architecture": platform.machine(),
+        "driver": "none",
+        "cuda": "none",
+        "torch": torch.__version__,
+    }

@@ -1,0 +1,155 @@
+"""Playing: a document prepared once, then run as a flat loop over operations.
+
+No Python of the model runs in a replay. Arguments lie in numbered slots, views of the arena are
+made when the graph is loaded, and a slot is emptied after its last use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import torch
+
+from warmgraph_engine.backends.base import GraphImage, ImageError
+from warmgraph_engine.backends.cpu import document
+from warmgraph_engine.backends.cpu.memory import DTYPES, CpuArena
+from warmgraph_engine.backends.cpu.operations import VIEWS, resolve
+
+_Run = tuple[Callable[..., Any], Callable[[list[Any]], tuple[Any, ...]], int | list[int] | None]
+
+
+class CpuPlayer:
+    """Loads images over one arena."""
+
+    def __init__(self, arena: CpuArena) -> None:
+        self._arena = arena
+
+    def load(self, image: GraphImage) -> CpuGraph:
+        """Raises ImageError: damaged, of another bucket, or made for other memory."""
+        try:
+            recorded = document.decode(image.document)
+        except msgspec.MsgspecError as error:
+            raise ImageError(f"is damaged: {error}") from error
+        if recorded.format != document.FORMAT:
+            raise ImageError(f"has format {recorded.format}; this engine reads {document.FORMAT}")
+        if (recorded.kind, recorded.size) != (image.kind, image.size):
+            raise ImageError(f"is of bucket {recorded.kind} {recorded.size}")
+        for name, (dtype, shape) in recorded.regions.items():
+            if name not in self._arena.layout:
+                raise ImageError(f"refers to {name}, which this model does not have")
+            region = self._arena.layout[name]
+            if (region.dtype, region.shape) != (dtype, shape):
+                raise ImageError(
+                    f"was made for {name} {dtype} {shape}, not {region.dtype} {region.shape}"
+                )
+        try:
+            with torch.inference_mode():
+                return _Builder(self._arena, recorded).build()
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise ImageError(f"has an unusable node: {error!r}") from error
+
+
+class CpuGraph:
+    """One bucket's program."""
+
+    def __init__(
+        self, program: list[tuple[_Run, list[int]]], slots: list[Any], workspace_bytes: int
+    ) -> None:
+        self._program, self._slots = program, slots
+        self.bytes = workspace_bytes
+
+    def replay(self) -> None:
+        slots = self._slots
+        with torch.inference_mode():
+            for (operation, arguments, out), finished in self._program:
+                if out is None:
+                    operation(*arguments(slots))
+                elif isinstance(out, int):
+                    slots[out] = operation(*arguments(slots))
+                else:
+                    for slot, value in zip(out, operation(*arguments(slots)), strict=True):
+                        slots[slot] = value
+                for slot in finished:
+                    slots[slot] = None
+
+
+class _Builder:
+    def __init__(self, arena: CpuArena, recorded: document.Document) -> None:
+        self._arena, self._recorded = arena, recorded
+        self._slots: list[Any] = []
+        self._values: dict[int, int] = {}  # value of the document: slot
+        self._static: set[int] = set()  # slots that hold the same at every replay
+
+    def build(self) -> CpuGraph:
+        program: list[tuple[_Run, set[int]]] = []
+        for node in self._recorded.nodes:
+            arguments = [self._slot(argument) for argument in node.args]
+            operation = resolve(node.op)
+            constants = {name: self._constant(value) for name, value in node.kwargs.items()}
+            function = partial(operation, **constants) if constants else operation
+            if node.op in VIEWS and self._static.issuperset(arguments):
+                result = function(*(self._slots[slot] for slot in arguments))
+                self._define(node, result if isinstance(result, (list, tuple)) else [result])
+                continue
+            out = [self._new(None) for _ in node.out]
+            self._values.update(zip(node.out, out, strict=True))
+            several = len(operation._schema.returns) > 1 or "[]" in str(
+                operation._schema.returns[:1]
+            )
+            place = None if not out else out if several else out[0]
+            program.append(((function, _getter(arguments), place), {*arguments, *out}))
+        return CpuGraph(self._with_frees(program), self._slots, self._recorded.workspace_bytes)
+
+    def _with_frees(self, program: list[tuple[_Run, set[int]]]) -> list[tuple[_Run, list[int]]]:
+        seen = set(self._static)
+        result: list[tuple[_Run, list[int]]] = []
+        for run, used in reversed(program):
+            result.append((run, sorted(used - seen)))
+            seen |= used
+        return result[::-1]
+
+    def _define(self, node: document.Node, results: Any) -> None:
+        for value, tensor in zip(node.out, results, strict=True):
+            slot = self._new(tensor)
+            self._values[value] = slot
+            self._static.add(slot)
+
+    def _new(self, content: Any) -> int:
+        self._slots.append(content)
+        return len(self._slots) - 1
+
+    def _slot(self, argument: Any) -> int:
+        """The slot of an argument: an earlier value's, or a new one that holds it for ever."""
+        if isinstance(argument, dict) and "value" in argument:
+            return self._values[argument["value"]]
+        slot = self._new(self._constant(argument))
+        self._static.add(slot)
+        return slot
+
+    def _constant(self, argument: Any) -> Any:
+        if isinstance(argument, dict):
+            ((kind, name),) = argument.items()
+            if kind == "region":
+                return self._arena.tensor(name)
+            if kind == "dtype":
+                return DTYPES[name]
+            slot = self._values[name]
+            if kind != "value" or slot not in self._static:
+                raise ValueError(f"argument {argument} changes between replays")
+            return self._slots[slot]
+        if isinstance(argument, list):
+            return [self._constant(item) for item in argument]
+        return argument
+
+
+def _getter(slots: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Picks the arguments of an operation out of the slots."""
+    if len(slots) == 1:
+        only = slots[0]
+        return lambda values: (values[only],)
+    getter: Callable[[list[Any]], tuple[Any, ...]] = itemgetter(*slots)
+    return getter

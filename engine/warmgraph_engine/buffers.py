@@ -1,0 +1,108 @@
+"""Static buffers: the arrays that a graph reads its inputs from and writes its logits to.
+
+Their addresses never change, so everything about a step that a graph must know is written here
+before a replay: tokens, positions, where keys and values go, who belongs together, how long each
+sequence is, and how much of all that is valid. A graph is captured for a shape; the rest of the
+shape is padding. Padding is safe by construction: it points at block 0, which belongs to no
+sequence, and its context length is 1, never 0.
+
+buffers (T tokens, S sequences, L logit rows, W blocks per sequence)
+    input_ids       int64 [T]
+    positions       int64 [T]
+    slots           int64 [T]     where the token's key and value go: block * block_size + offset
+    query_starts    int32 [S + 1] first token of each sequence; all tokens of a padding sequence
+                                  beyond a decode step's are none
+    context_lengths int32 [S]     positions of the sequence in the KV cache after this step
+    block_tables    int32 [S, W]
+    logit_rows      int64 [L]     tokens whose logits are wanted
+    counts          int32 [3]     valid tokens, valid sequences, valid logit rows
+    logits          float32 [L, vocabulary]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.step import Step
+
+DUMMY_BLOCK = 0
+"""Reserved in every KV cache, allocated with it, never given to a sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferSizes:
+    """The largest step that the buffers hold."""
+
+    tokens: int
+    sequences: int
+    logit_rows: int
+    table_width: int
+    vocabulary: int
+
+    def regions(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+        """(name, type, shape) of each buffer."""
+        yield "input_ids", "int64", (self.tokens,)
+        yield "positions", "int64", (self.tokens,)
+        yield "slots", "int64", (self.tokens,)
+        yield "query_starts", "int32", (self.sequences + 1,)
+        yield "context_lengths", "int32", (self.sequences,)
+        yield "block_tables", "int32", (self.sequences, self.table_width)
+        yield "logit_rows", "int64", (self.logit_rows,)
+        yield "counts", "int32", (3,)
+        yield "logits", "float32", (self.logit_rows, self.vocabulary)
+
+
+class StaticBuffers:
+    """Writes steps into the buffers; `arrays` are views of the arena, or of pinned memory that a
+    backend copies from."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], *, block_size: int) -> None:
+        self.arrays = arrays
+        self._block_size = block_size
+        self._dummy_offsets = np.arange(len(arrays["slots"])) % block_size
+
+    def fill(self, step: Step, shape: StepShape) -> None:
+        """Write a step and the padding up to `shape`, which must hold it."""
+        arrays, size = self.arrays, self._block_size
+        tables, logit_rows = arrays["block_tables"], arrays["logit_rows"]
+        token = rows = 0
+        for sequence, row in enumerate(step.rows):
+            count = len(row.token_ids)
+            end, stop = token + count, row.start_position + count
+            arrays["input_ids"][token:end] = row.token_ids
+            blocks = -(-stop // size)
+            tables[sequence, :blocks] = row.block_table[:blocks]
+            tables[sequence, blocks:] = DUMMY_BLOCK
+            positions = arrays["positions"][token:end]
+            positions[:] = np.arange(row.start_position, stop)
+            arrays["slots"][token:end] = (
+                tables[sequence, positions // size].astype(np.int64) * size + positions % size
+            )
+            arrays["query_starts"][sequence] = token
+            arrays["context_lengths"][sequence] = stop
+            logit_rows[rows : rows + row.logit_rows] = np.arange(end - row.logit_rows, end)
+            rows += row.logit_rows
+            token = end
+        arrays["counts"][:] = (token, len(step.rows), rows)
+        self._pad(token, len(step.rows), rows, shape)
+
+    def _pad(self, tokens: int, sequences: int, rows: int, shape: StepShape) -> None:
+        arrays = self.arrays
+        arrays["input_ids"][tokens : shape.tokens] = 0
+        arrays["positions"][tokens : shape.tokens] = 0
+        arrays["slots"][tokens : shape.tokens] = (
+            DUMMY_BLOCK * self._block_size + self._dummy_offsets[tokens : shape.tokens]
+        )
+        # One token for each padding sequence as far as there are any, so that in a decode step
+        # every row is a sequence; then empty ones.
+        starts = np.arange(tokens, tokens + shape.sequences - sequences + 1)
+        arrays["query_starts"][sequences : shape.sequences + 1] = np.minimum(starts, shape.tokens)
+        arrays["context_lengths"][sequences : shape.sequences] = 1
+        arrays["block_tables"][sequences : shape.sequences] = DUMMY_BLOCK
+        arrays["logit_rows"][rows : shape.logit_rows] = 0

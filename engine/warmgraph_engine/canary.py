@@ -1,0 +1,74 @@
+"""Steps that touch nobody's data: what graphs are captured and checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmgraph_api.report import StepKind
+
+from warmgraph_engine.buffers import DUMMY_BLOCK
+from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.step import Limits, Step, StepRow
+
+
+def canary_step(shape: StepShape) -> Step:
+    """One token of one sequence in the dummy block: the least that a step of this kind can be.
+
+    Captures run with it, so that they may happen between the steps of real requests.
+    """
+    row = StepRow(token_ids=[0], start_position=0, block_table=[DUMMY_BLOCK], logit_rows=1)
+    return Step(kind=shape.kind, rows=[row])
+
+
+def context_steps(limits: Limits) -> Iterator[Step]:
+    """Prefill the contexts that known_answer_step continues: one block for each sequence, from
+    block 1 up, before any request has KV of its own."""
+    rows: list[StepRow] = []
+    for sequence in range(_sequences(limits.max_batch_size, limits)):
+        row = _row(sequence, start=0, count=_context_length(sequence, limits), limits=limits)
+        if sum(len(r.token_ids) for r in (*rows, row)) > limits.max_batch_tokens:
+            yield Step(kind=StepKind.PREFILL, rows=rows)
+            rows = []
+        rows.append(row)
+    yield Step(kind=StepKind.PREFILL, rows=rows)
+
+
+def known_answer_step(shape: StepShape, limits: Limits) -> Step:
+    """A step that fills a bucket as far as the KV cache allows.
+
+    Sequences have different tokens and lengths, so that a graph that mixes them up, or remembers
+    those of its capture, gives other logits than eager execution. A prefill overwrites the
+    contexts; decode and verify leave them as they are.
+    """
+    sequences = _sequences(shape.sequences, limits)
+    count = min(max(1, shape.tokens // shape.sequences), limits.block_size)
+    rows = []
+    for sequence in range(sequences):
+        start = 0 if shape.kind is StepKind.PREFILL else _context_length(sequence, limits)
+        room = limits.block_size - start
+        tokens = min(count, room)
+        logits = 1 if shape.kind is StepKind.PREFILL else tokens
+        rows.append(_row(sequence, start=start, count=tokens, limits=limits, logits=logits))
+    return Step(kind=shape.kind, rows=rows)
+
+
+def _sequences(wanted: int, limits: Limits) -> int:
+    return max(1, min(wanted, limits.blocks))
+
+
+def _context_length(sequence: int, limits: Limits) -> int:
+    # Up to 4 tokens are enough for lengths to differ; one position stays free for the step.
+    return min(1 + sequence % 4, limits.block_size - 1)
+
+
+def _row(sequence: int, *, start: int, count: int, limits: Limits, logits: int = 0) -> StepRow:
+    # Any fixed tokens do, as long as sequences and positions differ: primes spread them.
+    tokens = [
+        (7919 * (sequence + 1) + 104729 * (start + i)) % limits.vocabulary for i in range(count)
+    ]
+    return StepRow(
+        token_ids=tokens,
+        start_position=start,
+        block_table=[sequence + 1],
+        logit_rows=logits,
+    )

@@ -1,0 +1,1 @@
+"""Reading Hugging Face checkpoint folders, without torch."""

@@ -1,0 +1,140 @@
+"""Writing entries so that they are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from warmgraph_api.cachekey import CacheKey
+
+from warmgraph_engine.backends.base import GraphImage
+from warmgraph_engine.store import layout
+from warmgraph_engine.store.layout import FileFacts, ImageFacts, Manifest, Plan
+from warmgraph_engine.store.reading import read_entry, read_images
+from warmgraph_engine.store.trust import RefusalError
+
+
+def publish(root: Path, key: CacheKey, images: Iterable[GraphImage], plan: Plan) -> None:
+    """Write the images of a key, beside those that its entry may have already.
+
+    The caller holds locks.writing(root). Raises OSError and leaves no trace of the attempt.
+    """
+    entry = root / key.digest()
+    merged = {(image.kind, image.size): image for image in _stored(entry)}
+    merged.update({(image.kind, image.size): image for image in images})
+    files, manifest = _contents(key, list(merged.values()))
+    remove_leftovers(root)
+    if _is_sound(entry):
+        _grow(entry, files, manifest, plan)
+        return
+    staging = root / f"{layout.STAGING_PREFIX}{secrets.token_hex(8)}"
+    try:
+        _write_new(staging, files, manifest, plan)
+        if entry.exists():  # damaged, or not to be trusted
+            entry.rename(root / f"{layout.TRASH_PREFIX}{secrets.token_hex(8)}")
+        staging.rename(entry)
+        _sync_folder(root)
+    finally:
+        remove_leftovers(root)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove what killed writers left. The caller holds locks.writing(root), so nobody is at
+    work in such a folder."""
+    for path in root.iterdir():
+        if path.name.startswith((layout.STAGING_PREFIX, layout.TRASH_PREFIX)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def replace_file(folder: Path, name: str, data: bytes) -> None:
+    """Write a file whole, over an old one if there is one."""
+    temporary = folder / f"{name}.{secrets.token_hex(4)}.new"
+    try:
+        _write_file(temporary, data)
+        temporary.rename(folder / name)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder((folder / name).parent)
+
+
+def _stored(entry: Path) -> list[GraphImage]:
+    """Images of a sound entry; none of any other."""
+    try:
+        return read_images(entry, read_entry(entry).manifest)
+    except (OSError, RefusalError):
+        return []
+
+
+def _is_sound(entry: Path) -> bool:
+    try:
+        read_images(entry, read_entry(entry).manifest)
+    except (OSError, RefusalError):
+        return False
+    return True
+
+
+def _contents(key: CacheKey, images: list[GraphImage]) -> tuple[dict[str, bytes], Manifest]:
+    files = {layout.KEY: msgspec.json.format(msgspec.json.encode(key), indent=2)}
+    facts = []
+    for image in images:
+        name = layout.image_file(image.kind, image.size, image.document)
+        files[name] = image.document
+        files.update({f"binaries/{digest}": data for digest, data in image.binaries.items()})
+        facts.append(
+            ImageFacts(kind=image.kind, size=image.size, file=name, binaries=sorted(image.binaries))
+        )
+    checksums = {
+        name: FileFacts(sha256=layout.sha256(data), bytes=len(data)) for name, data in files.items()
+    }
+    manifest = Manifest(format=layout.FORMAT, key=key.digest(), files=checksums, images=facts)
+    return files, manifest
+
+
+def _write_new(staging: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) -> None:
+    staging.mkdir(mode=0o750)
+    for folder in ("images", "binaries"):
+        (staging / folder).mkdir(mode=0o750)
+    for name, data in files.items():
+        _write_file(staging / name, data)
+    _write_file(staging / layout.PLAN, _json(plan))
+    for folder in ("images", "binaries"):
+        _sync_folder(staging / folder)
+    _write_file(staging / layout.MANIFEST, _json(manifest))
+    _sync_folder(staging)
+
+
+def _grow(entry: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) -> None:
+    for name, data in files.items():
+        if not (entry / name).exists():
+            replace_file(entry, name, data)
+    replace_file(entry, layout.PLAN, _json(plan))
+    replace_file(entry, layout.MANIFEST, _json(manifest))
+    for path in [*(entry / "images").iterdir(), *(entry / "binaries").iterdir()]:
+        if str(path.relative_to(entry)) not in manifest.files:
+            path.unlink()
+
+
+def _json(value: Manifest | Plan) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o640), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Make renames and new names in it survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
