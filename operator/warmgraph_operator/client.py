@@ -68,11 +68,11 @@ class Cluster:
     async def list(
         self, kind: Kind, namespace: str | None, *, labels: str = "", fields: str = ""
     ) -> list[Object]:
-        """Objects that match; kind and apiVersion are those of the list."""
+        """Objects that match, whole as from `get`: a list leaves out what its items are."""
         query = {"labelSelector": labels, "fieldSelector": fields}
         answer = await self._request("GET", kind.path(namespace), query=query)
-        items: list[Object] = answer["items"] or []
-        return items
+        head = {"apiVersion": kind.api_version, "kind": kind.kind}
+        return [{**head, **item} for item in answer["items"] or []]
 
     async def apply(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
         """Server-side apply: after it, the live object holds these fields, owned by us."""
@@ -166,15 +166,16 @@ def in_cluster() -> bool:
     )
 
 
-async def connect(*, on_write: Writes = uncounted) -> Cluster:
-    """The cluster that this pod runs in, else the one of KUBECONFIG."""
+async def connect(*, kubeconfig: str | None = None, on_write: Writes = uncounted) -> Cluster:
+    """The cluster of a kubeconfig, if given; else the one that this pod runs in, else the one
+    that KUBECONFIG named when the process started."""
     configuration = kubernetes_client.Configuration()
-    if in_cluster():
+    if kubeconfig is None and in_cluster():
         kubernetes_config.load_incluster_config(  # type: ignore[no-untyped-call]
             client_configuration=configuration
         )
     else:
         await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
+            config_file=kubeconfig, client_configuration=configuration
         )
     return Cluster(kubernetes_client.ApiClient(configuration), on_write=on_write)

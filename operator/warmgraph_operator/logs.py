@@ -28,5 +28,6 @@ def configure(*, form: str, level: str) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # kopf tells of each event that it passes on.
+    # kopf tells of each event that it passes on, and that it leaves the signals to us.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

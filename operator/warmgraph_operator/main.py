@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 
 import aiohttp
-import kopf
 
 from warmgraph_operator.client import Cluster, connect
 from warmgraph_operator.config import Config, parse
@@ -21,7 +20,7 @@ from warmgraph_operator.reconcile import Reconciler
 from warmgraph_operator.reports import HttpPodReader, PodReader
 from warmgraph_operator.sweep import Sweep
 from warmgraph_operator.wake import Waker
-from warmgraph_operator.watching import registry, settings
+from warmgraph_operator.watching import watch
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class Operator:
         """Until cancelled, or until one of its parts ends, which none should."""
         self._working = True
         parts = [
-            asyncio.create_task(self._watch(), name="watch"),
+            asyncio.create_task(watch(self._waker, self.config.namespaces), name="watch"),
             asyncio.create_task(self._sweep.run(), name="sweep"),
         ]
         try:
@@ -56,16 +55,6 @@ class Operator:
             await asyncio.gather(*parts, return_exceptions=True)
             await self._waker.close()
             self._working = False
-
-    async def _watch(self) -> None:
-        namespaces = self.config.namespaces
-        await kopf.operator(
-            registry=registry(self._waker),
-            settings=settings(),
-            standalone=True,
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-        )
 
     def trouble(self) -> str:
         return self._sweep.trouble() if self._working else ""

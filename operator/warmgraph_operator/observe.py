@@ -85,11 +85,7 @@ async def _autoscalers(cluster: Cluster, namespace: str) -> tuple[Object, ...]:
         _allowed(cluster, kinds.AUTOSCALER, namespace),
         _allowed(cluster, kinds.SCALED_OBJECT, namespace),
     )
-    return tuple(
-        {**entry, "kind": kind.kind}
-        for kind, entries in zip((kinds.AUTOSCALER, kinds.SCALED_OBJECT), lists, strict=True)
-        for entry in entries or []
-    )
+    return tuple(entry for entries in lists for entry in entries or [])
 
 
 async def _allowed(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from warmgraph_api import labels
 from warmgraph_api.reasons import Reason
 from warmgraph_api.resource import Autoscaler
-from warmgraph_operator.kinds import AUTOSCALER, DEPLOYMENT, SCALED_OBJECT, Object
+from warmgraph_operator.kinds import DEPLOYMENT, SCALED_OBJECT, Object
 from warmgraph_operator.observed import Observed
 from warmgraph_operator.problem import Problem
 from warmgraph_operator.resource import InferenceDeployment
@@ -70,4 +70,4 @@ def _made_by_keda(scaler: Object) -> bool:
 
 
 def _name(scaler: Object) -> str:
-    return f"{scaler.get('kind', AUTOSCALER.kind)} {scaler['metadata']['name']}"
+    return f"{scaler['kind']} {scaler['metadata']['name']}"

@@ -7,6 +7,10 @@ and every note that kopf writes wakes its own watch. See docs/decisions.
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import kopf
@@ -17,7 +21,7 @@ from warmgraph_operator.kinds import INFERENCE_DEPLOYMENT, WATCHED_KINDS, Kind
 from warmgraph_operator.resource import Key
 from warmgraph_operator.wake import Waker
 
-SERVER_TIMEOUT_SECONDS = 240.0
+SERVER_TIMEOUT_SECONDS = 240
 """A watch is renewed at least this often, before proxies that end idle connections at 5 min."""
 
 CLIENT_TIMEOUT_SECONDS = 300.0
@@ -29,6 +33,10 @@ a new watch then; the sweep (sweep.py) notices within a resync what a dead one k
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 
+ERROR_BACKOFFS = (1, 2, 5, *[10] * 8640)
+"""Seconds between tries while the API server is away: for a day, after which a restart is as good.
+The sweep goes on meanwhile, and finds its return as soon."""
+
 
 def settings() -> kopf.OperatorSettings:
     chosen = kopf.OperatorSettings()
@@ -38,6 +46,10 @@ def settings() -> kopf.OperatorSettings:
     chosen.scanning.disabled = True
     # The operator publishes its own events.
     chosen.posting.enabled = False
+    # A queue here holds wake-ups alone: nothing is lost with it, and nobody waits for it.
+    chosen.queueing.idle_timeout = 1.0
+    chosen.queueing.exit_timeout = 0.1
+    chosen.networking.error_backoffs = ERROR_BACKOFFS
     chosen.watching.server_timeout = SERVER_TIMEOUT_SECONDS
     chosen.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
     chosen.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
@@ -53,7 +65,32 @@ def _selector(kind: Kind) -> tuple[str, str, str]:
     return group, version, kind.plural
 
 
-def registry(waker: Waker) -> kopf.OperatorRegistry:
+async def watch(waker: Waker, namespaces: Sequence[str]) -> None:
+    """Until cancelled. Raises what ends kopf by itself, which nothing should.
+
+    kopf gets a thread and a loop of its own: where it ends, it cancels every task of its loop that
+    is younger than itself, also other people's, and in the main thread it takes over the signals.
+    """
+    loop, stop = asyncio.get_running_loop(), threading.Event()
+    running = asyncio.create_task(
+        asyncio.to_thread(
+            kopf.run,
+            registry=registry(waker, loop),
+            settings=settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            stop_flag=stop,
+        )
+    )
+    try:
+        await asyncio.shield(running)
+    finally:
+        stop.set()
+        await running
+
+
+def registry(waker: Waker, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=handlers)
@@ -68,20 +105,23 @@ def registry(waker: Waker) -> kopf.OperatorRegistry:
     ) -> None:
         key = Key(namespace or "", name)
         if event["type"] == "DELETED":
-            waker.forget(key)
+            loop.call_soon_threadsafe(waker.forget, key)
         else:
-            waker.tell(key, meta["resourceVersion"])
+            loop.call_soon_threadsafe(waker.tell, key, meta["resourceVersion"])
 
     for kind in WATCHED_KINDS:
         # What a child is or does is read by the pass; here only whose it is counts.
-        kopf.on.event(*_selector(kind), registry=handlers, id=f"wake-{kind.plural}")(_wake(waker))
+        kopf.on.event(*_selector(kind), registry=handlers, id=f"wake-{kind.plural}")(
+            _wake(waker, loop)
+        )
     return handlers
 
 
-def _wake(waker: Waker) -> Any:
+def _wake(waker: Waker, loop: asyncio.AbstractEventLoop) -> Any:
     async def child(namespace: str | None, meta: kopf.Meta, **_: Any) -> None:
         owner = meta.get("labels", {}).get(labels.DEPLOYMENT)
         if owner:
-            waker.wake(Key(namespace or "", owner), cause="event")
+            key = Key(namespace or "", owner)
+            loop.call_soon_threadsafe(functools.partial(waker.wake, key, cause="event"))
 
     return child
