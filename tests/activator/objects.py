@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from warmgraph_activator.objects import Deployment, Pod
 from warmgraph_api import labels
 
 
@@ -43,3 +46,13 @@ def pod(
     }
     value["metadata"] |= changes
     return value
+
+
+def deployment(*conditions: dict[str, Any], replicas: int = 1, **activation: Any) -> Deployment:
+    value = resource("llm", replicas=replicas, **activation)
+    value["status"]["conditions"] = list(conditions)
+    return msgspec.convert(value, Deployment)
+
+
+def model_pod(name: str, ip: str = "10.0.0.1", *, ready: bool = False, **changes: Any) -> Pod:
+    return msgspec.convert(pod(name, ip, ready=ready, **changes), Pod)
