@@ -25,7 +25,7 @@ ASK_SECONDS = 0.1
 """Between two questions to one sidecar: ready → forwarded stays far below half a second."""
 
 ASK_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
-"""A sidecar answers from memory within milliseconds; one that doesn't counts as unready."""
+"""A sidecar answers from memory within milliseconds; one that doesn't has no say."""
 
 RECHECK_SECONDS = 10.0
 """Between two looks at /scale while requests wait, should the watch have missed a scale-down."""
@@ -115,6 +115,6 @@ async def _ask(pod: Pod, pods: Pods, session: aiohttp.ClientSession, port: int) 
         async with session.get(f"http://{host}:{port}/readyz", timeout=ASK_TIMEOUT) as response:
             answer = _readiness.decode(await response.read())
     except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError):
-        pods.on_verdict(pod.name, ready=False, message="")
+        pods.on_verdict(pod.name, ready=None, message="")
         return
     pods.on_verdict(pod.name, ready=answer.ready, message=f"{answer.reason}: {answer.message}")

@@ -8,11 +8,22 @@ from aiohttp import web
 from warmgraph_activator.line import Place
 
 
+async def invite(request: web.BaseRequest) -> None:
+    """Tell a caller that waits for leave to send its body that it may; curl waits for a second,
+    some wait for ever."""
+    waits = request.headers.get("Expect", "").lower() == "100-continue"
+    if waits and not request.content.is_eof() and request.content.total_bytes == 0:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # It is no part of the answer: an error must still be able to begin one.
+        request.writer.output_size = 0
+
+
 async def read(request: web.BaseRequest, place: Place) -> bytes:
     """The whole body. Raises Refusal as soon as it cannot fit."""
     announced = request.content_length
     if announced is not None:
         place.add_bytes(announced)
+    await invite(request)
     parts = []
     async for part in request.content.iter_any():
         if announced is None:

@@ -67,6 +67,7 @@ class Handler:
         if lease is not None:
             with lease:
                 try:
+                    await bodies.invite(request)
                     return await self._forward(_Call(request), lease)
                 except NotSentError:
                     lease.on_refused()

@@ -72,8 +72,8 @@ class Pods:
         """Pods whose sidecar may have news."""
         return [s.pod for s in self._seen.values() if s.pod.may_serve]
 
-    def on_verdict(self, name: str, *, ready: bool, message: str) -> None:
-        """A sidecar answered, or could not be asked (`ready` False)."""
+    def on_verdict(self, name: str, *, ready: bool | None, message: str) -> None:
+        """A sidecar answered, or could not be asked (None): then the condition counts again."""
         seen = self._seen.get(name)
         if seen is None:
             return

@@ -135,3 +135,16 @@ async def test_a_large_answer_waits_for_a_slow_caller(world: World, model: Model
     assert model.sent < 64 << 20
     writer.close()
     await until(lambda: model.running == 0)
+
+
+async def test_a_caller_that_waits_for_leave_to_send_gets_it(world: World, model: ModelPod) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+    async with asyncio.timeout(10):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"body")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    _, _, got, body = model.requests[0]
+    assert body == b"body"
+    assert "Expect" not in got

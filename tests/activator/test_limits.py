@@ -40,6 +40,19 @@ async def test_a_body_that_could_never_be_held_gets_413(at_zero: Started) -> Non
         assert (await response.json())["error"]["code"] == "body_too_large"
 
 
+async def test_a_body_that_is_too_large_is_not_asked_for(at_zero: Started) -> None:
+    world = await at_zero(queueMebibytes=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: "
+    writer.write(head + b"%d\r\n\r\n" % (MEBIBYTE + 1))
+    assert (await reader.readline()).startswith(b"HTTP/1.1 413")
+    writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+    writer.write(head + b"4\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 100")
+    writer.close()
+
+
 async def test_a_body_of_unknown_length_is_bounded_too(at_zero: Started) -> None:
     world = await at_zero(queueMebibytes=1)
 

@@ -79,6 +79,17 @@ async def test_requests_to_pods_that_serve_pass_straight_through(world: World) -
     assert (world.api.scale_reads, model.asked) == (0, 0)
 
 
+async def test_where_sidecars_cannot_be_asked_the_pods_condition_counts(world: World) -> None:
+    await world.deployment(replicas=1)
+    await world.start()
+    asking = world.asking()
+    await world.held(1)
+    model = await world.pod("llm-a")
+    await model.start_engine()
+    await world.api.put(PODS, pod("llm-a", model.ip, ready=True))
+    assert (await asking)[0] == 200
+
+
 async def test_a_pod_that_is_going_gets_nothing(world: World) -> None:
     await world.deployment(replicas=1)
     old = await world.pod("llm-old", 2, ready=True)
