@@ -54,6 +54,11 @@ class BlockPool:
             self._free.append(block)
 
 
+def positions_of(prompt: int, max_tokens: int) -> int:
+    """Most positions that an output takes: its last token is drawn, but never fed back."""
+    return prompt + max(max_tokens - 1, 0)
+
+
 def blocks_for(positions: int, block_size: int) -> int:
     """Blocks that hold this many positions."""
     return -(-positions // block_size)

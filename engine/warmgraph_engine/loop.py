@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from warmgraph_api.report import Load
 from warmgraph_engine.inflight import InFlight
+from warmgraph_engine.kv import blocks_for, positions_of
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.sampling.sampler import Draw, SampledToken, Sampler, TokenLogprob
 from warmgraph_engine.scheduler.plan import Plan, PlannedRow
@@ -116,7 +117,13 @@ class EngineLoop:
 
     def submit(self, sequences: list[Sequence]) -> None:
         """Queue the choices of a request. Raises EngineFaultError or OverloadedError, and then
-        has queued none."""
+        has queued none. A sequence that could never get its blocks is a caller's mistake
+        (ValueError): it would wait for ever, and with it all that come later."""
+        pool = self._scheduler.pool
+        for sequence in sequences:
+            needed = positions_of(sequence.prompt_length, sequence.params.max_tokens)
+            if blocks_for(needed, self.limits.block_size) > pool.total:
+                raise ValueError(f"{needed} positions don't fit in {pool.total} KV blocks")
         with self._changed:
             if self._fault is not None:
                 raise EngineFaultError(self._fault)

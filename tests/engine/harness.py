@@ -42,10 +42,11 @@ class Engine:
         self.executor = ToyExecutor(facts or limits())
         self.registry = CollectorRegistry()
         self.faults: list[str] = []
+        self.metrics = EngineMetrics(self.registry)
         self.loop = EngineLoop(
             self.executor,
             CpuSampler(vocabulary=self.executor.limits.vocabulary),
-            metrics=EngineMetrics(self.registry),
+            metrics=self.metrics,
             on_fault=self.faults.append,
             **settings,
         )

@@ -23,7 +23,7 @@ TEMPLATE = (
 def byte_level_tokenizer() -> Tokenizer:
     """Like GPT-2's: every byte is a token, "he" "ll" " w" "hell" are merged."""
     alphabet = byte_level_alphabet()
-    vocabulary = {character: byte for character, byte in alphabet.items()}
+    vocabulary = dict(alphabet.items())
     merges = [("h", "e"), ("l", "l"), ("Ġ", "w"), ("he", "ll")]
     for left, right in merges:
         vocabulary[left + right] = len(vocabulary)

@@ -14,6 +14,7 @@ from warmgraph_engine.metrics import Outcome
 from warmgraph_engine.server.choice import Choice, Piece
 from warmgraph_engine.server.errors import ApiError
 from warmgraph_engine.server.generation import Generation
+from warmgraph_engine.server.keys import OUTCOME
 from warmgraph_engine.server.protocol import Common
 from warmgraph_engine.server.sse import EventStream
 
@@ -107,7 +108,7 @@ class Answer:
         except ApiError as error:
             if not stream.started:
                 raise
-            request["outcome"] = Outcome.FAILED
+            request[OUTCOME] = Outcome.FAILED
             await stream.send([error.body()])
             await stream.response.write_eof()
         return stream.response

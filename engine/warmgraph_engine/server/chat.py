@@ -101,6 +101,7 @@ def _choices(
         body.max_completion_tokens if newer else body.max_tokens,
         model.facts,
         param="max_completion_tokens" if newer else "max_tokens",
+        prompt_param="messages",
     )
     params = validation.sampling_params(body, model.facts, max_tokens=length)
     return [

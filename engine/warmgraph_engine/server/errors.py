@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_AT = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _FIELD = re.compile(r"^Object (?:contains unknown|missing required) field `(?P<name>[^`]*)`")
 
 
@@ -78,6 +78,7 @@ def from_msgspec(error: msgspec.MsgspecError) -> ApiError:
     field = _FIELD.match(message)
     if field:
         path = f"{path}.{field['name']}" if path else field["name"]
-    message = message[:1].lower() + message[1:]
+    # null stands for "not given" everywhere; saying so in every message would only confuse.
+    message = (message[:1].lower() + message[1:]).replace(" | null`", "`")
     where = f"{path}: " if path and not field else ""
     return bad_request(f"{where}{message}", param=path or None)

@@ -14,7 +14,7 @@ from aiohttp import web
 from warmgraph_engine.loop import EngineFaultError, OverloadedError
 from warmgraph_engine.metrics import Outcome
 from warmgraph_engine.server.errors import ApiError, unavailable
-from warmgraph_engine.server.keys import SERVICE
+from warmgraph_engine.server.keys import OUTCOME, SERVICE
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ async def count_outcomes(request: web.Request, handler: Handler) -> web.StreamRe
     outcome = Outcome.CANCELLED  # if neither line below is reached, the client went away
     try:
         response = await handler(request)
-        outcome = request.get("outcome") or _outcome(response.status)
+        outcome = request.get(OUTCOME) or _outcome(response.status)
         return response
     finally:
         metrics.requests.labels(outcome).inc()

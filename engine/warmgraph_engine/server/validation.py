@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from warmgraph_engine.kv import blocks_for
-from warmgraph_engine.sampling.params import InvalidParameterError, SamplingParams
+from warmgraph_engine.kv import positions_of
+from warmgraph_engine.sampling.params import MAX_TOP_LOGPROBS, InvalidParameterError, SamplingParams
 from warmgraph_engine.server.errors import bad_request
 from warmgraph_engine.server.protocol import (
     ChatCompletionRequest,
@@ -87,13 +87,16 @@ def output_length(
     *,
     least: int = 1,
     param: str = "max_tokens",
+    prompt_param: str = "prompt",
 ) -> int:
     """How many tokens may follow a prompt of this many. Asked for too many is refused with the
     numbers; not asked for, it is what fits."""
     limits = facts.limits
     longest = limits.max_model_length
     if prompt == 0:
-        raise bad_request("the prompt is empty: it must have at least one token", param="prompt")
+        raise bad_request(
+            "the prompt is empty: it must have at least one token", param=prompt_param
+        )
     if asked is not None and asked < least:
         raise bad_request(f"{param} must be at least {least}, got {asked}", param=param)
     if prompt + (asked or 0) > longest or (prompt == longest and asked is None):
@@ -101,21 +104,18 @@ def output_length(
         raise bad_request(
             f"this model's maximum length is {longest} tokens, but the request needs more: "
             f"{prompt} in the prompt{rest}",
-            param=param if asked and prompt < longest else "prompt",
+            param=param if asked and prompt < longest else prompt_param,
             code="context_length_exceeded",
         )
-    # The last token drawn is never fed back, so it takes no place in the cache.
+    # One more than the cache holds: see positions_of.
     room = facts.kv_positions - prompt + 1
     wanted = longest - prompt if asked is None else asked
-    if room < 1 or (
-        asked is not None
-        and blocks_for(prompt + max(asked - 1, 0), limits.block_size) > limits.blocks
-    ):
+    if room < 1 or positions_of(prompt, asked or 0) > facts.kv_positions:
         rest = f" and {asked} for the output" if asked else ""
         raise bad_request(
             f"the request needs {prompt} tokens for the prompt{rest}; the KV cache of this server "
             f"holds {facts.kv_positions}",
-            param=param if asked else "prompt",
+            param=param if asked else prompt_param,
             code="kv_cache_exceeded",
         )
     return min(wanted, room)
@@ -177,6 +177,11 @@ def check_chat(request: ChatCompletionRequest) -> None:
             raise bad_request(f"{name} is not supported by this server", param=name)
     if request.top_logprobs is not None and not request.logprobs:
         raise bad_request("top_logprobs needs logprobs: true", param="top_logprobs")
+    if not 0 <= (request.top_logprobs or 0) <= MAX_TOP_LOGPROBS:
+        raise bad_request(
+            f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}, got {request.top_logprobs}",
+            param="top_logprobs",
+        )
     if request.max_tokens is not None and request.max_completion_tokens is not None:
         raise bad_request(
             "max_tokens and max_completion_tokens are two names of one setting: give one",

@@ -12,10 +12,11 @@ from aiohttp import ClientSession, web
 from openai import AsyncOpenAI
 
 from tests.engine.harness import PATIENCE_SECONDS, Engine
-from tests.engine.toy import toy_logits_of
 from tests.engine.texts import VOCABULARY
+from tests.engine.toy import limits, toy_logits_of
 from warmgraph_api.report import Stage
-from warmgraph_engine.server.service import Service
+from warmgraph_engine.server.app import create_app, make_runner
+from warmgraph_engine.server.service import ServerSettings, Service
 from warmgraph_engine.tokenizer.text import TextModel
 
 MODEL = "toy"
@@ -27,7 +28,6 @@ class Served:
     text: TextModel
     stage: tuple[Stage, str] = (Stage.CAPTURING, "3 of 5 buckets")
     service: Service = field(init=False)
-    url: str = field(init=False)
     runner: web.AppRunner = field(init=False)
     client: ClientSession = field(init=False)
     openai: AsyncOpenAI = field(init=False)
@@ -67,6 +67,43 @@ class Served:
     @property
     def blocks_used(self) -> int:
         return self.engine.loop._scheduler.pool.used
+
+
+async def start_server(
+    text: TextModel,
+    *,
+    attach: bool = True,
+    settings: ServerSettings | None = None,
+    max_waiting: int = 1000,
+    **changes: int,
+) -> Served:
+    """Serve the toy model on loopback; `changes` are to its limits."""
+    engine = Engine(limits(vocabulary=VOCABULARY, **changes), max_waiting=max_waiting)
+    served = Served(engine=engine, text=text)
+    served.service = Service(
+        model_name=MODEL,
+        stage=lambda: served.stage,
+        metrics=engine.metrics,
+        settings=settings,
+    )
+    served.runner = make_runner(create_app(served.service))
+    await served.runner.setup()
+    await web.TCPSite(served.runner, "127.0.0.1", 0).start()
+    host, port = served.runner.addresses[0]
+    served.client = ClientSession(f"http://{host}:{port}")
+    served.openai = AsyncOpenAI(base_url=f"http://{host}:{port}/v1", api_key="none", max_retries=0)
+    if attach:
+        served.service.attach(engine.loop, text)
+        served.stage = (Stage.SERVING, "")
+    return served
+
+
+async def stop_server(served: Served) -> None:
+    served.engine.executor.gate.set()
+    await served.openai.close()
+    await served.client.close()
+    await served.runner.cleanup()
+    await served.service.close()
 
 
 def greedy(prompt: list[int], count: int) -> list[int]:

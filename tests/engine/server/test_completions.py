@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.engine.server.serving import MODEL, greedy
@@ -101,7 +103,7 @@ async def test_echo_begins_with_the_prompt_and_scores_it(served):
         expected = logits[prompt[position]] - float(_log_sum_exp(logits))
         assert logprobs["token_logprobs"][position] == pytest.approx(expected, abs=1e-4)
     offsets = logprobs["text_offset"][: len(prompt)]
-    assert [choice["text"][a:b] for a, b in zip(offsets, offsets[1:], strict=False)] == (
+    assert [choice["text"][a:b] for a, b in itertools.pairwise(offsets)] == (
         logprobs["tokens"][: len(prompt) - 1]
     )
 

@@ -1,0 +1,100 @@
+"""Whatever arrives, leaves and ends, and whenever: the schedule stays sound and moves forward."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.engine.harness import sequence
+from tests.engine.toy import limits
+from warmgraph_api.report import StepKind
+from warmgraph_engine.kv import DUMMY_BLOCK, blocks_for
+from warmgraph_engine.scheduler.scheduler import Scheduler
+
+FACTS = limits(blocks=12, block_size=4, max_batch_size=4, max_batch_tokens=9)
+POSITIONS = FACTS.blocks * FACTS.block_size
+
+
+class Schedule(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.scheduler = Scheduler(FACTS)
+        self.alive = []
+        self.last_kind = None
+
+    @rule(prompt=st.integers(1, 30), output=st.integers(1, 18), scored=st.booleans())
+    def arrive(self, prompt, output, scored):
+        assert prompt + output <= POSITIONS  # what validation lets through
+        new = sequence(
+            [1] * prompt, max_tokens=output, prompt_logprobs=1 if scored and prompt % 2 else None
+        )
+        self.alive.append(new)
+        self.scheduler.add(new)
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data())
+    def cancel(self, data):
+        self.scheduler.remove([self.alive.pop(data.draw(st.integers(0, len(self.alive) - 1)))])
+
+    @rule()
+    def step(self):
+        self.take_turn()
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def finish_all(self):
+        """No livelock: as many turns as there are tokens, and some for preemptions, are enough."""
+        turns = 0
+        while self.alive:
+            self.take_turn()
+            turns += 1
+            assert turns < 5000
+
+    def take_turn(self):
+        before = {s.id: s.computed for s in self.alive}
+        both = any(s.prefilling for s in self.scheduler.running) and any(
+            not s.prefilling for s in self.scheduler.running
+        )
+        plan = self.scheduler.schedule()
+        assert (plan is None) == (not self.alive), "work is left, but no step"
+        if plan is None:
+            return
+        if both and len(self.scheduler.running) == len(self.alive):
+            assert plan.kind is not self.last_kind or self.scheduler.preemptions
+        self.last_kind = plan.kind
+        step = plan.step()
+        assert 0 < len(step.rows) <= FACTS.max_batch_size
+        if plan.kind is StepKind.PREFILL:
+            assert step.tokens <= FACTS.max_batch_tokens
+        for row, planned in zip(step.rows, plan.rows, strict=True):
+            assert (plan.kind is StepKind.DECODE) <= (len(row.token_ids) == row.logit_rows == 1)
+            assert planned.start == before[planned.sequence.id] or planned.start == 0
+            assert planned.end <= len(row.block_table) * FACTS.block_size
+            assert planned.draws == (planned.end == len(planned.sequence.tokens))
+        for planned in plan.rows:
+            if planned.draws and planned.sequence.append(7):
+                self.scheduler.remove([planned.sequence])
+                self.alive.remove(planned.sequence)
+
+    @invariant()
+    def blocks_are_held_once_and_by_running_sequences_only(self):
+        held = [block for s in self.alive for block in s.blocks]
+        assert len(held) == len(set(held)) == self.scheduler.pool.used
+        assert DUMMY_BLOCK not in held
+        for s in self.scheduler.waiting:
+            assert (s.blocks, s.computed) == ([], 0)
+        for s in self.scheduler.running:
+            assert len(s.blocks) >= blocks_for(s.computed, FACTS.block_size)
+
+    @invariant()
+    def each_sequence_waits_or_runs_in_order_of_arrival(self):
+        waiting, running = self.scheduler.waiting, self.scheduler.running
+        assert sorted(s.id for s in waiting + running) == sorted(s.id for s in self.alive)
+        for queue in (waiting, running):
+            assert [s.id for s in queue] == sorted(s.id for s in queue)
+        assert len(running) <= FACTS.max_batch_size
+
+
+Schedule.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestSchedule = Schedule.TestCase
