@@ -23,8 +23,10 @@ _QUANTITIES = frozenset({"requests", "limits"})
 
 
 def stamp(wanted: Object) -> Object:
-    """The object with the digest of its own content as an annotation."""
-    text = json.dumps(wanted, sort_keys=True, separators=(",", ":"))
+    """The object with the digest of its own content as an annotation. A number of replicas is
+    always there to be compared, and may be another's to write, so it is not part of it."""
+    spec = {key: value for key, value in wanted.get("spec", {}).items() if key != "replicas"}
+    text = json.dumps({**wanted, "spec": spec}, sort_keys=True, separators=(",", ":"))
     value = hashlib.sha256(text.encode()).hexdigest()[:16]
     metadata = wanted["metadata"]
     annotations = {**metadata.get("annotations", {}), APPLIED: value}

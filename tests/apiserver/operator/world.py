@@ -100,7 +100,7 @@ class World:
         self._kubeconfig = kubeconfig
         self._audit_log = audit_log
         self._running: list[tuple[asyncio.Task[None], Cluster]] = []
-        self._kubelet: asyncio.Task[None] | None = None
+        self._kubelets: list[asyncio.Task[None]] = []
         self._address = 0
 
     # --- the operator
@@ -211,14 +211,21 @@ class World:
 
     def kubelet(self) -> None:
         """Runs every pod: makes it ready and warm, and lets it go when it is deleted."""
-        self._kubelet = asyncio.create_task(self._run_pods())
+        self._kubelet(starts=True)
 
-    async def _run_pods(self) -> None:
+    def kubelet_only_removes(self) -> None:
+        """Lets deleted pods go, and starts none."""
+        self._kubelet(starts=False)
+
+    def _kubelet(self, *, starts: bool) -> None:
+        self._kubelets.append(asyncio.create_task(self._tend(starts=starts)))
+
+    async def _tend(self, *, starts: bool) -> None:
         while True:
             for pod in await self.all(kinds.POD):
                 if pod["metadata"].get("deletionTimestamp"):
                     await self._gone(pod)
-                elif not (pod.get("status") or {}).get("podIP"):
+                elif starts and not (pod.get("status") or {}).get("podIP"):
                     await self.run_pod(pod)
             await asyncio.sleep(0.1)
 
@@ -297,10 +304,9 @@ class World:
 
     async def close(self) -> None:
         await self.stop()
-        if self._kubelet:
-            self._kubelet.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._kubelet
+        for kubelet in self._kubelets:
+            kubelet.cancel()
+        await asyncio.gather(*self._kubelets, return_exceptions=True)
         for pod in await self.all(kinds.POD):
             await self._gone(pod)
         await self.cluster._request("DELETE", NAMESPACE.path(None, self.namespace))
