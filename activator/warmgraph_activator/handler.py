@@ -100,12 +100,14 @@ class Handler:
         while True:
             with await self._turn(call, place) as lease:
                 waited = loop.time() - call.arrived
-                self._metrics.waited.labels(*self._hold.key).observe(waited)
                 try:
-                    return await self._forward(call, lease)
+                    ended = await self._forward(call, lease)
                 except NotSentError:
                     lease.on_refused()
                     place.rejoin()
+                else:
+                    self._metrics.waited.labels(*self._hold.key).observe(waited)
+                    return ended
 
     async def _turn(self, call: _Call, place: Place) -> Lease:
         """The pod this request got. Raises Refusal at the deadline or when none will come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ class World(Activated):
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    # Nothing here is encrypted, and reading the system's certificates takes longer than a test.
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
     api = FakeApiServer()
     await api.start()
     async with aiohttp.ClientSession(
