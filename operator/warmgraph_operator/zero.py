@@ -59,6 +59,6 @@ def plan(now: Situation) -> Plan:
         replicas=replicas,
         addresses=now.activators if needed else (),
         # With no activator at hand a rollout goes on: it was asked for with its gap.
-        may_replace=covered or not now.activators or now.native_endpoints == 0,
+        may_replace=covered or not now.replacing or not now.activators,
         waiting_for_activator=replicas != now.wanted,
     )
