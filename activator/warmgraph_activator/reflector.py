@@ -19,7 +19,7 @@ from warmgraph_activator.cluster import GONE, ApiError, Cluster, Collection
 
 log = logging.getLogger(__name__)
 
-BACKOFF_SECONDS = (0.2, 10.0)
+BACKOFF_SECONDS = (0.2, 5.0)
 """First and longest pause after a failure: quick after a blip, gentle on a struggling server."""
 
 T = TypeVar("T")

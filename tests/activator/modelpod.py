@@ -18,6 +18,7 @@ class ModelPod:
         self._sidecar_port = sidecar_port
         self._runners: list[web.AppRunner] = []
         self.ready = False
+        self.engine_runs = False
         self.asked = 0
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         """Method, path with query, headers and body of each request."""
@@ -36,6 +37,7 @@ class ModelPod:
         await self._listen(app, self._sidecar_port)
 
     async def start_engine(self) -> None:
+        self.engine_runs = True
         app = web.Application(client_max_size=1 << 30)
         app.router.add_route("*", "/{path:.*}", self._serve)
         await self._listen(app, self._engine_port)
