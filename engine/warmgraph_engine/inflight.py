@@ -58,6 +58,11 @@ class InFlight:
             self._total += 1
         return ticket
 
+    def restart_idle(self) -> None:
+        """Count idle time from now on: serving begins."""
+        with self._lock:
+            self._idle_since = self._clock()
+
     def load(self) -> Load:
         with self._lock:
             running = sum(ticket.running for ticket in self._open)

@@ -29,6 +29,11 @@ MAX_WAITING = 1024
 a client told to try again, or sent to another replica, is served sooner."""
 
 
+CLOSE_SECONDS = 10.0
+"""Longest wait for the current step at exit. A step takes a second at most; a device that hangs
+must not keep the process alive."""
+
+
 class EngineFaultError(RuntimeError):
     """The engine failed and serves nothing until its process is restarted."""
 
@@ -103,7 +108,9 @@ class EngineLoop:
         return self._fault
 
     def start(self, deliver: Deliver) -> None:
+        """Begin to serve."""
         self._deliver = deliver
+        self.in_flight.restart_idle()
         self._thread.start()
 
     def load(self) -> Load:
@@ -147,12 +154,13 @@ class EngineLoop:
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop after the current step; what is left ends with an error. Blocks until then."""
+        """Stop after the current step; what is left ends with an error. Blocks until then, or
+        for CLOSE_SECONDS."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)
 
     def _waiting(self) -> int:
         return len(self._scheduler.waiting) + len(self._arrived)

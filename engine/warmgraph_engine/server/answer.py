@@ -12,6 +12,7 @@ from aiohttp import web
 
 from warmgraph_engine.metrics import Outcome
 from warmgraph_engine.server.choice import Choice, Piece
+from warmgraph_engine.server.deadline import deadline
 from warmgraph_engine.server.errors import ApiError
 from warmgraph_engine.server.generation import Generation
 from warmgraph_engine.server.keys import OUTCOME
@@ -110,7 +111,7 @@ class Answer:
                 raise
             request[OUTCOME] = Outcome.FAILED
             await stream.send([error.body()])
-            await stream.response.write_eof()
+            await stream.end(b"")
         return stream.response
 
     def _chunk(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -129,6 +130,7 @@ async def write_json(request: web.Request, content: Any) -> web.StreamResponse:
     """A JSON response, sent to its last byte before this returns: a request is in flight until
     then, and its ticket is still open here."""
     response = web.Response(body=msgspec.json.encode(content), content_type="application/json")
-    await response.prepare(request)
-    await response.write_eof()
+    async with deadline(request):
+        await response.prepare(request)
+        await response.write_eof()
     return response

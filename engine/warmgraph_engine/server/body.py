@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from warmgraph_engine.server.deadline import deadline
 from warmgraph_engine.server.errors import from_msgspec
 
 T = TypeVar("T")
@@ -14,7 +15,8 @@ T = TypeVar("T")
 
 async def read_body(request: web.Request, kind: type[T]) -> T:
     """The JSON body as `kind`, whatever content type it claims. Raises ApiError."""
-    content = await request.read()
+    async with deadline(request):
+        content = await request.read()
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.MsgspecError as error:

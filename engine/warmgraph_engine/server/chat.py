@@ -14,12 +14,11 @@ from warmgraph_engine.server import validation
 from warmgraph_engine.server.answer import Answer
 from warmgraph_engine.server.body import read_body
 from warmgraph_engine.server.choice import Choice, Piece
-from warmgraph_engine.server.errors import bad_request
 from warmgraph_engine.server.keys import SERVICE
 from warmgraph_engine.server.logprobs import chat_logprobs
 from warmgraph_engine.server.protocol import ChatCompletionRequest
 from warmgraph_engine.server.service import LoadedModel, Service
-from warmgraph_engine.tokenizer.chat import ChatTemplateError, Message
+from warmgraph_engine.tokenizer.chat import Message
 from warmgraph_engine.tokenizer.text import TextModel
 
 
@@ -83,12 +82,9 @@ async def encode_messages(
 ) -> list[int]:
     """The prompt that a chat becomes."""
     characters = sum(len(message["content"]) for message in messages)
-    try:
-        return await service.tokenize(
-            characters, lambda: model.text.encode_chat(messages, variables=variables)
-        )
-    except ChatTemplateError as error:
-        raise bad_request(str(error), param="messages", code="chat_template_error") from error
+    return await service.tokenize(
+        characters, lambda: model.text.encode_chat(messages, variables=variables)
+    )
 
 
 def _choices(

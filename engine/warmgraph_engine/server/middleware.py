@@ -13,8 +13,9 @@ from aiohttp import web
 
 from warmgraph_engine.loop import EngineFaultError, OverloadedError
 from warmgraph_engine.metrics import Outcome
-from warmgraph_engine.server.errors import ApiError, unavailable
+from warmgraph_engine.server.errors import ApiError, bad_request, unavailable
 from warmgraph_engine.server.keys import OUTCOME, SERVICE
+from warmgraph_engine.tokenizer.errors import PromptError
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ def _api_error(request: web.Request, error: Exception) -> ApiError:
     match error:
         case ApiError():
             answer = error
+        case PromptError():
+            answer = bad_request(str(error), code="invalid_prompt")
         case OverloadedError():
             answer = ApiError(
                 HTTPStatus.TOO_MANY_REQUESTS,

@@ -36,6 +36,9 @@ class ServerSettings:
     inline_characters: int = 4096
     """Longer prompts are tokenized in a thread: at about 1 µs a character, handing over costs
     more than it saves below this."""
+    stalled_client_seconds: float = 120.0
+    """A client that neither reads its answer nor sends its body for this long is given up: it
+    would count as in flight, and keep the pod from sleeping, for as long as it likes."""
     tokenizer_threads: int = 2
     """Long prompts tokenized at a time; more would take the cores that the model needs."""
 

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from warmgraph_engine.server.deadline import deadline
+
 _encoder = msgspec.json.Encoder()
 
 DONE = b"data: [DONE]\n\n"
@@ -31,12 +33,16 @@ class EventStream:
         return self.response.prepared
 
     async def send(self, events: list[dict[str, Any]]) -> None:
-        """All in one write. Waits while the client reads slowly."""
+        """All in one write. Waits while the client reads slowly, but not for ever."""
         if not events:
             return
-        if not self.started:
-            await self.response.prepare(self._request)
-        await self.response.write(b"".join(b"data: %b\n\n" % _encoder.encode(e) for e in events))
+        async with deadline(self._request):
+            if not self.started:
+                await self.response.prepare(self._request)
+            await self.response.write(
+                b"".join(b"data: %b\n\n" % _encoder.encode(event) for event in events)
+            )
 
-    async def end(self) -> None:
-        await self.response.write_eof(DONE)
+    async def end(self, last: bytes = DONE) -> None:
+        async with deadline(self._request):
+            await self.response.write_eof(last)

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from warmgraph_engine.tokenizer.errors import PromptError
+
 if TYPE_CHECKING:
     from jinja2 import Template
 
 Message = Mapping[str, Any]
 
 
-class ChatTemplateError(ValueError):
+class ChatTemplateError(PromptError):
     """The template refuses or cannot render these messages: the request's fault."""
 
 

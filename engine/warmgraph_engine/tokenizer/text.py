@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from warmgraph_engine.tokenizer import tokenbytes
 from warmgraph_engine.tokenizer.chat import ChatTemplate, ChatTemplateError, Message
 from warmgraph_engine.tokenizer.detokenizer import Detokenizer
+from warmgraph_engine.tokenizer.errors import PromptError
 from warmgraph_engine.tokenizer.files import (
     GenerationConfig,
     ModelConfig,
@@ -96,17 +97,25 @@ class TextModel:
             self._chat_template.prepare()
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Raises PromptError if the model does not know a token."""
         # The batch form, unlike `encode`, lets other threads run meanwhile; the fast one leaves out
         # the offsets of characters, which nobody here reads.
         [encoding] = self._tokenizer.encode_batch_fast(
             [text], add_special_tokens=add_special_tokens
         )
-        return list(encoding.ids)
+        ids = list(encoding.ids)
+        if ids and max(ids) >= self.vocabulary:
+            # Tokens may be added to a tokenizer without giving the model an embedding for them.
+            raise PromptError(
+                f"the prompt holds token {max(ids)}, which this model's vocabulary of "
+                f"{self.vocabulary} tokens does not have"
+            )
+        return ids
 
     def encode_chat(
         self, messages: Sequence[Message], *, variables: dict[str, object] | None = None
     ) -> list[int]:
-        """Raises ChatTemplateError. The template writes the special tokens itself."""
+        """Raises PromptError. The template writes the special tokens itself."""
         if self._chat_template is None:
             raise ChatTemplateError("this model has no chat template; use /v1/completions")
         text = self._chat_template.render(messages, variables=variables)

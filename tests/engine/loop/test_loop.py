@@ -156,6 +156,8 @@ def test_requests_are_counted_from_acceptance_to_last_byte():
     in_flight = InFlight(clock)
     clock.now += 5
     assert in_flight.load().idle_seconds == 5
+    in_flight.restart_idle()
+    assert in_flight.load().idle_seconds == 0
     with in_flight.open() as first:
         first.sequences = [sequence([1])]
         with in_flight.open():

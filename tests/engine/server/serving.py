@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,7 @@ async def start_server(
     attach: bool = True,
     settings: ServerSettings | None = None,
     max_waiting: int = 1000,
+    send_buffer_bytes: int | None = None,
     **changes: int,
 ) -> Served:
     """Serve the toy model on loopback; `changes` are to its limits."""
@@ -88,7 +90,10 @@ async def start_server(
     )
     served.runner = make_runner(create_app(served.service))
     await served.runner.setup()
-    await web.TCPSite(served.runner, "127.0.0.1", 0).start()
+    listening = socket.create_server(("127.0.0.1", 0))
+    if send_buffer_bytes is not None:  # connections inherit it
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    await web.SockSite(served.runner, listening).start()
     host, port = served.runner.addresses[0]
     served.client = ClientSession(f"http://{host}:{port}")
     served.openai = AsyncOpenAI(base_url=f"http://{host}:{port}/v1", api_key="none", max_retries=0)

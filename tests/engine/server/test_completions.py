@@ -108,6 +108,16 @@ async def test_echo_begins_with_the_prompt_and_scores_it(served):
     )
 
 
+async def test_a_streamed_echo_joins_to_the_whole_one(served):
+    fields = {"prompt": "hello world", "echo": True, "logprobs": 1, "max_tokens": 6}
+    whole = await served.complete(**fields, seed=1, temperature=1)
+    events = await served.events("/v1/completions", **fields, seed=1, temperature=1)
+    choices = [event["choices"][0] for event in events[:-1]]
+    assert "".join(choice["text"] for choice in choices) == whole["text"]
+    for name, values in whole["logprobs"].items():
+        assert [value for choice in choices for value in choice["logprobs"][name]] == values
+
+
 async def test_max_tokens_zero_with_echo_only_scores_the_prompt(served):
     choice = await served.complete(echo=True, logprobs=0, max_tokens=0)
     assert choice["text"] == "hello"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 
 import openai
 import pytest
@@ -94,6 +96,41 @@ async def test_a_hundred_clients_that_leave_at_any_moment_leave_nothing_behind(s
     await served.until(lambda: served.blocks_used == 0)
     assert served.service._post._boxes == {}
     assert served.engine.loop._sampler._counts == {}
+
+
+async def test_a_client_that_stops_reading_is_given_up(serve):
+    """With small buffers a few hundred tokens fill them, and the write waits for the client."""
+    served = await serve(
+        settings=ServerSettings(stalled_client_seconds=0.3),
+        send_buffer_bytes=4096,
+        max_model_length=4000,
+        blocks=1000,
+    )
+    host, port = served.runner.addresses[0]
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(deaf, (host, port))
+    body = json.dumps(LONG | {"max_tokens": 3000, "stream": True, "logprobs": 20}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    await loop.sock_sendall(deaf, head.encode() + body)
+    await served.until(lambda: served.engine.loop.load().running == 1)
+    await served.until(lambda: served.engine.loop.load().in_flight == 0)
+    await served.until(lambda: served.blocks_used == 0)
+    await served.until(lambda: served.value("warmgraph_requests_total", outcome="cancelled") == 1)
+    deaf.close()
+    await served.complete(max_tokens=1)
+
+
+async def test_a_client_that_never_sends_its_body_is_given_up(serve):
+    served = await serve(settings=ServerSettings(stalled_client_seconds=0.1))
+    host, port = served.runner.addresses[0]
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    assert await reader.read() == b""
+    writer.close()
+    assert served.engine.loop.load().requests_total == 0
 
 
 async def test_too_many_waiting_requests_are_told_to_come_back(serve):

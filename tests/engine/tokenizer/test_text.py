@@ -8,6 +8,7 @@ import pytest
 
 from tests.engine.texts import VOCABULARY, write_model_folder
 from warmgraph_engine.tokenizer.chat import ChatTemplateError
+from warmgraph_engine.tokenizer.errors import PromptError
 from warmgraph_engine.tokenizer.files import ModelFilesError
 from warmgraph_engine.tokenizer.text import TextModel
 
@@ -58,6 +59,13 @@ def test_the_chat_template_is_found_where_models_keep_it(tmp_path, form):
 def test_a_model_without_template_says_so(tmp_path):
     with pytest.raises(ChatTemplateError, match="no chat template; use /v1/completions"):
         load(tmp_path, tokenizer_config={}).encode_chat(MESSAGES)
+
+
+def test_a_token_that_the_model_does_not_have_is_the_prompts_fault(tmp_path):
+    write_model_folder(tmp_path)
+    text = TextModel.load(tmp_path, vocabulary=260)
+    with pytest.raises(PromptError, match="vocabulary of 260 tokens does not have"):
+        text.encode("<|im_end|>")
 
 
 def test_special_tokens_may_be_objects(tmp_path):
