@@ -1,0 +1,90 @@
+"""Events are told on transitions, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tests.operator.builders import faulty, infd, observed, pod, report, state, warming
+from warmgraph_api.report import Cache, CacheResult, Span
+from warmgraph_api.status import Status
+from warmgraph_operator.observed import Observed
+from warmgraph_operator.resource import InferenceDeployment
+from warmgraph_operator.status.compute import happenings, status
+from warmgraph_operator.status.facts import Decided
+
+STARTING = observed(pod(ready=False), reports={"tiny-1": warming()})
+
+
+def after(
+    seen: Observed, before: Status | None = None, resource: InferenceDeployment | None = None
+) -> Status:
+    found = resource or infd()
+    with_status = msgspec.structs.replace(found, status=before or Status())
+    return status(with_status, seen, Decided(revision="r1"))
+
+
+def told(before: Status, seen: Observed, **spec: Any) -> list[tuple[bool, str]]:
+    now = after(seen, before, infd(**spec) if spec else None)
+    return [(h.warning, h.reason) for h in happenings(before, now)]
+
+
+def test_a_pod_that_becomes_ready_tells_of_its_start_and_its_cache() -> None:
+    first = after(STARTING)
+    assert told(first, observed(pod())) == [
+        (False, "AllReplicasReady"),
+        (False, "GraphsCaptured"),
+        (False, "GraphCacheHit"),
+    ]
+
+
+def test_nothing_is_told_twice() -> None:
+    first = after(observed(pod()), after(STARTING))
+    assert told(first, observed(pod())) == []
+
+
+def test_a_refusal_names_the_field() -> None:
+    refused = Cache(
+        result=CacheResult.REFUSED, key="abc", field="driver", message="550.1 here, 545.2 stored"
+    )
+    seen = observed(pod(), reports={"tiny-1": state(report=report(cache=refused))})
+    before = after(STARTING)
+    (event,) = [
+        h for h in happenings(before, after(seen, before)) if h.reason == "GraphCacheRefused"
+    ]
+    assert event.warning
+    assert event.note == "Pod tiny-1: key field driver differs: 550.1 here, 545.2 stored"
+
+
+def test_a_fault_is_told_once_though_three_conditions_say_it() -> None:
+    first = after(observed(pod()), after(STARTING))
+    broken = observed(pod(ready=False), reports={"tiny-1": faulty()})
+    assert told(first, broken) == [(True, "EngineFault")]
+
+
+def test_going_to_zero_is_told() -> None:
+    first = after(observed(pod()), after(STARTING))
+    assert told(first, observed(), replicas=0) == [(False, "ScaledToZero")]
+
+
+def test_the_cold_start_ends_where_readiness_began() -> None:
+    timeline = [
+        Span(name="model", start_seconds=0.25, seconds=1.5),
+        Span(name="lazy bucket", start_seconds=60.0, seconds=0.5),
+    ]
+    reported = {"tiny-1": state(report=report(ready_seconds=2.0, timeline=timeline))}
+    start = after(observed(pod(), reports=reported)).cold_start
+    assert (start.pod, start.revision, start.total_milliseconds) == ("tiny-1", "r1", 2000)
+    assert start.pod_ready_milliseconds == 10_000
+    assert [(s.name, s.start_milliseconds, s.milliseconds) for s in start.stages] == [
+        ("model", 250, 1500)
+    ]
+
+
+def test_cache_graphs_and_start_outlive_the_pod() -> None:
+    first = after(observed(pod()))
+    asleep = after(observed(), first, infd(replicas=0))
+    assert asleep.cold_start == first.cold_start
+    assert asleep.cache == first.cache
+    assert asleep.graphs == first.graphs
