@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmgraph_api.report import StepKind
-
 from warmgraph_engine.buffers import DUMMY_BLOCK
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Limits, Step, StepRow

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from warmgraph_api.report import StepKind
-
 from warmgraph_engine.buckets import Choice
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Path, PathReason

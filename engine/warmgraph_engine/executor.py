@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from warmgraph_api.resource import Execution
-
-from warmgraph_engine.backends.base import Backend
+from warmgraph_engine.backends.base import Backend, first_line
 from warmgraph_engine.buckets import choose
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graphs import GraphTable
@@ -67,7 +66,9 @@ class GraphExecutor:
                 entry.graph.replay()
             logits = self._backend.logits(shape.logit_rows)
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
-            raise StepError(f"{step.kind} step of {shape.tokens} tokens failed: {error}") from error
+            raise StepError(
+                f"{step.kind} step of {shape.tokens} tokens failed: {first_line(error)}"
+            ) from error
         self._counts.note(shape, choice, used)
         return StepResult(
             logits=logits, path=choice.path, reason=choice.reason, bucket=choice.bucket

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from warmgraph_api.report import Bucket, BucketState, StepKind
-
 from warmgraph_engine.backends.base import Backend, CaptureError, Graph, GraphImage, ImageError
 from warmgraph_engine.buckets import Candidate
 from warmgraph_engine.canary import canary_step

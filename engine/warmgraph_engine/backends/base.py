@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from warmgraph_api.report import StepKind
-
 from warmgraph_engine.arena import ArenaLayout
 from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.shapes import StepShape
@@ -88,3 +87,8 @@ class Backend(Protocol):
     def logits(self, rows: int) -> Any:
         """The first rows of the logits of the last step; a view, valid until the next one."""
         ...
+
+
+def first_line(error: BaseException) -> str:
+    """What a library's error says, without the tensors that some print along."""
+    return str(error).partition("\n")[0][:200] or type(error).__name__

@@ -200,8 +200,8 @@ def _rope(values: Mapping[str, Any]) -> Rope:
 
 
 def _windows(architecture: str, values: Mapping[str, Any]) -> tuple[int, ...]:
-    layers = values["num_hidden_layers"]
-    window = values.get("sliding_window") or 0
+    layers: int = values["num_hidden_layers"]
+    window: int = values.get("sliding_window") or 0
     if architecture == "MistralForCausalLM":
         return (window,) * layers
     if not architecture.startswith("Qwen") or not values.get("use_sliding_window"):

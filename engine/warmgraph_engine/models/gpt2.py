@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch.nn.functional import gelu, layer_norm, silu
 
 from warmgraph_engine.models.config import ModelConfig
@@ -13,7 +14,7 @@ def step_function(config: ModelConfig) -> StepFunction:
     width, eps = (config.hidden,), config.norm_eps
 
     def step(memory: Memory, inputs: StepInputs) -> None:
-        def norm(x, name):  # type: ignore[no-untyped-def] # tensors in and out
+        def norm(x: torch.Tensor, name: str) -> torch.Tensor:
             weight, bias = (memory.tensor(f"weights.{name}.{part}") for part in ("weight", "bias"))
             return layer_norm(x, width, weight, bias, eps)
 

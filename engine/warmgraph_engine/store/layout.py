@@ -6,6 +6,7 @@ import hashlib
 import re
 
 import msgspec
+
 from warmgraph_api.report import StepKind
 
 FORMAT = 1

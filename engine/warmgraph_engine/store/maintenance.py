@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warmgraph_api.cachekey import CacheKey
-
 from warmgraph_engine.store import layout, locks, reading, writing
 from warmgraph_engine.store.layout import Manifest, Plan
 from warmgraph_engine.store.trust import RefusalError

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from warmgraph_api.cachekey import CacheKey
 
+from warmgraph_api.cachekey import CacheKey
 from warmgraph_engine.backends.base import GraphImage
 from warmgraph_engine.store import layout, trust
 from warmgraph_engine.store.layout import FileFacts, Manifest, Plan

@@ -10,7 +10,6 @@ from pathlib import Path
 from warmgraph_api.cachekey import CacheKey
 from warmgraph_api.report import CacheResult
 from warmgraph_api.resource import CacheMode
-
 from warmgraph_engine.backends.base import GraphImage
 from warmgraph_engine.store import layout, locks, reading, writing
 from warmgraph_engine.store.layout import Plan
@@ -87,6 +86,8 @@ class Store:
                     continue
                 if nearest is None or len(differences) < len(nearest):
                     nearest = differences
+        except FileNotFoundError:
+            nearest = None
         except OSError as error:
             return Lookup(result=CacheResult.MISS, message=_describe(error))
         if not nearest:

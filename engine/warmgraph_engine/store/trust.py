@@ -45,7 +45,7 @@ def read_file(folder: Path, name: str) -> bytes:
     path = folder / name
     # Not blocking: a FIFO put in place of the file must not hold up the start.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    with open(os.open(path, flags), "rb") as file:
+    with os.fdopen(os.open(path, flags), "rb") as file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode):
             raise RefusalError(f"{path} is not a plain file")

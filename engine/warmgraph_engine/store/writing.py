@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-from warmgraph_api.cachekey import CacheKey
 
+from warmgraph_api.cachekey import CacheKey
 from warmgraph_engine.backends.base import GraphImage
 from warmgraph_engine.store import layout
 from warmgraph_engine.store.layout import FileFacts, ImageFacts, Manifest, Plan
@@ -125,7 +125,7 @@ def _json(value: Manifest | Plan) -> bytes:
 
 def _write_file(path: Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o640), "wb") as file:
+    with os.fdopen(os.open(path, flags, 0o640), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

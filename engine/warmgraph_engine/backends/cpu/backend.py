@@ -70,5 +70,5 @@ def device_facts() -> dict[str, str]:
         "device_architecture": platform.machine(),
         "driver": "none",
         "cuda": "none",
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
     }

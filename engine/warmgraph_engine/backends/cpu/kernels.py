@@ -7,10 +7,13 @@ that no result depends on the neighbours in the batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-_library = torch.library.Library("warmgraph", "DEF")
+# torch.library is not typed.
+_library: Any = torch.library.Library("warmgraph", "DEF")  # type: ignore[no-untyped-call]
 _library.define(
     "store_kv(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache,"
     " Tensor slots) -> ()"
@@ -37,7 +40,7 @@ def store_kv(
     value_cache.flatten(0, 1).index_copy_(0, slots, value)
 
 
-def paged_attention(
+def paged_attention(  # noqa: PLR0917 (operations have positional arguments)
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
-from warmgraph_engine.backends.base import GraphImage, ImageError
+from warmgraph_engine.backends.base import GraphImage, ImageError, first_line
 from warmgraph_engine.backends.cpu import document
 from warmgraph_engine.backends.cpu.memory import DTYPES, CpuArena
 from warmgraph_engine.backends.cpu.operations import VIEWS, resolve
@@ -50,7 +50,7 @@ class CpuPlayer:
             with torch.inference_mode():
                 return _Builder(self._arena, recorded).build()
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            raise ImageError(f"has an unusable node: {error!r}") from error
+            raise ImageError(f"has an unusable node: {first_line(error)}") from error
 
 
 class CpuGraph:
@@ -97,9 +97,8 @@ class _Builder:
                 continue
             out = [self._new(None) for _ in node.out]
             self._values.update(zip(node.out, out, strict=True))
-            several = len(operation._schema.returns) > 1 or "[]" in str(
-                operation._schema.returns[:1]
-            )
+            returns = operation._schema.returns
+            several = len(returns) > 1 or any(isinstance(r.type, torch.ListType) for r in returns)
             place = None if not out else out if several else out[0]
             program.append(((function, _getter(arguments), place), {*arguments, *out}))
         return CpuGraph(self._with_frees(program), self._slots, self._recorded.workspace_bytes)

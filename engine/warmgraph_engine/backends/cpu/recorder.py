@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warmgraph_engine.backends.base import CaptureError, GraphImage
+from warmgraph_engine.backends.base import CaptureError, GraphImage, first_line
 from warmgraph_engine.backends.cpu import document
 from warmgraph_engine.backends.cpu.memory import CpuArena
 from warmgraph_engine.backends.cpu.operations import OPERATIONS, name_of
@@ -34,7 +34,9 @@ class CpuRecorder:
         except CaptureError:
             raise
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise CaptureError(f"the step failed while it was captured: {error}") from error
+            raise CaptureError(
+                f"the step failed while it was captured: {first_line(error)}"
+            ) from error
         recorded = document.Document(
             format=document.FORMAT,
             kind=shape.kind,
@@ -46,12 +48,12 @@ class CpuRecorder:
         return GraphImage(kind=shape.kind, size=size, document=document.encode(recorded))
 
 
-class _Tape(TorchDispatchMode):
+class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operation below autograd. It is also the Memory that the step function asks, so
     that it knows the arena's tensors by name."""
 
     def __init__(self, arena: CpuArena) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: list[document.Node] = []
         self.regions: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._arena = arena

@@ -1,0 +1,69 @@
+"""Prometheus metrics of steps and graphs, per bucket, read from the counts when scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from warmgraph_engine.counts import StepCounts
+from warmgraph_engine.graphs import GraphTable
+
+
+class GraphMetrics(Collector):
+    """Register it once the model is loaded."""
+
+    def __init__(self, counts: StepCounts, graphs: GraphTable) -> None:
+        self._counts, self._graphs = counts, graphs
+
+    def collect(self) -> Iterator[Metric]:
+        steps = CounterMetricFamily(
+            "warmgraph_steps",
+            "Steps by the bucket they wanted (0: none holds them), the path they took, and why.",
+            labels=["kind", "bucket", "path", "reason"],
+        )
+        for (kind, size, path, reason), count in list(self._counts.steps.items()):
+            steps.add_metric([kind, str(size), path, reason], count)
+        yield steps
+        tokens = CounterMetricFamily(
+            "warmgraph_step_tokens",
+            "Tokens computed, by the bucket used (0: eager) and whether they were padding.",
+            labels=["kind", "bucket", "padding"],
+        )
+        for padding, counter in (
+            ("false", self._counts.real_tokens),
+            ("true", self._counts.padded_tokens),
+        ):
+            for (kind, size), count in list(counter.items()):
+                tokens.add_metric([kind, str(size), padding], count)
+        yield tokens
+        replays = CounterMetricFamily(
+            "warmgraph_graph_replays", "Graph launches.", labels=["kind", "bucket"]
+        )
+        for (kind, size), count in list(self._counts.replays.items()):
+            replays.add_metric([kind, str(size)], count)
+        yield replays
+        yield from self._buckets()
+
+    def _buckets(self) -> Iterator[Metric]:
+        labels = ["kind", "bucket"]
+        seconds = GaugeMetricFamily(
+            "warmgraph_graph_capture_seconds",
+            "Time that the capture or the restore of a bucket's graph took.",
+            labels=[*labels, "state"],
+        )
+        memory = GaugeMetricFamily(
+            "warmgraph_graph_bytes", "Memory of a bucket's graph beside the arena.", labels=labels
+        )
+        for entry in self._graphs.entries():
+            bucket = entry.bucket
+            seconds.add_metric([bucket.kind, str(bucket.size), bucket.state], bucket.seconds)
+            memory.add_metric([bucket.kind, str(bucket.size)], bucket.bytes)
+        yield seconds
+        yield memory
+        failures = CounterMetricFamily(
+            "warmgraph_graph_capture_failures", "Captures that failed, each disabling its bucket."
+        )
+        failures.add_metric([], self._graphs.capture_failures)
+        yield failures

@@ -1,0 +1,105 @@
+"""From settings to an executor that may serve: everything that a start does off the event loop."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from warmgraph_api.report import Stage
+from warmgraph_engine.backends.open import backend_settings, open_backend
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.counts import StepCounts
+from warmgraph_engine.executor import GraphExecutor
+from warmgraph_engine.graph_metrics import GraphMetrics
+from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.report import Reporter
+from warmgraph_engine.store.key import cache_key
+from warmgraph_engine.store.store import Lookup, Store
+from warmgraph_engine.tokenizer.text import TextModel
+from warmgraph_engine.warmup.check import KnownAnswers
+from warmgraph_engine.warmup.lazy import LazyCaptures
+from warmgraph_engine.warmup.publishing import Publishing
+from warmgraph_engine.warmup.runner import Warmup
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What serving needs, and what is to be done at its end."""
+
+    executor: GraphExecutor
+    text: TextModel
+    metrics: GraphMetrics
+    publishing: Publishing
+    store: Store
+
+    def close(self) -> None:
+        """Keep what traffic used, for the order of the next start. The engine's thread is over."""
+        self.publishing.publish()
+        self.store.close()
+
+
+def start(config: EngineConfig, reporter: Reporter) -> Started:
+    """Load the model and warm it up, telling the reporter of every move.
+
+    Raises ModelError or WarmupFailedError.
+    """
+    reporter.set_stage(Stage.LOADING_MODEL, str(config.model))
+    with ThreadPoolExecutor(1, "text") as beside:
+        # The tokenizer loads while torch is imported and weights are read.
+        checkpoint = Checkpoint(config.model)
+        vocabulary = checkpoint.config.vocabulary
+        text_loading = beside.submit(_load_text, config.model, vocabulary)
+        with reporter.span("Load model"):
+            settings = backend_settings(config, checkpoint)
+            backend, facts = open_backend(
+                config.device, checkpoint, settings, progress=reporter.move
+            )
+            text = text_loading.result()
+    _log.info("%s", backend.layout.describe())
+
+    counts = StepCounts()
+    graphs = GraphTable(
+        backend,
+        config.buckets,
+        speculative_tokens=config.speculative_tokens,
+        on_change=reporter.set_bucket,
+    )
+    key = cache_key(config, checkpoint, settings, facts)
+    store = Store(
+        config.cache_directory, key, mode=config.cache_mode, keep_entries=config.cache_keep_entries
+    )
+    publishing = Publishing(store, graphs, counts, reporter)
+
+    def look_up() -> Lookup:
+        found = store.look_up()
+        publishing.set_earlier(found.plan)
+        return found
+
+    answers = KnownAnswers(backend, settings.dtype)
+    left = Warmup(config, graphs, reporter, answers).run(look_up, key_digest=key.digest())
+    lazy = LazyCaptures(
+        left,
+        capture=graphs.capture,
+        wanted=counts.wanted,
+        finished=publishing.start,
+        busy_percent=config.lazy_capture_busy_percent,
+    )
+    executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=lazy)
+    return Started(
+        executor=executor,
+        text=text,
+        metrics=GraphMetrics(counts, graphs),
+        publishing=publishing,
+        store=store,
+    )
+
+
+def _load_text(folder: Path, vocabulary: int) -> TextModel:
+    text = TextModel.load(folder, vocabulary=vocabulary)
+    text.prepare()
+    return text
