@@ -119,7 +119,7 @@ async def test_a_pod_whose_engine_does_not_run_yet_is_asked_once_its_sidecar_doe
     answers: dict[str, Any], reader: HttpPodReader
 ) -> None:
     answers["/warmup"] = msgspec.json.encode(state())
-    place = {"podIP": "127.0.0.1", "phase": "Pending"}
+    place: dict[str, Any] = {"podIP": "127.0.0.1", "phase": "Pending"}
     early = pod(**place)
     assert await reader.states((early,)) == {}
     running = [{"name": "sidecar", "state": {"running": {}}}]

@@ -160,8 +160,8 @@ def test_placement_and_the_users_own_volumes_are_passed_on() -> None:
 
 
 def test_values_of_zero_reach_the_deployment() -> None:
-    spec = {"rollout": {"maxSurge": 0, "maxUnavailable": 1, "historyLimit": 0}}
-    made = deployment(infd(**spec), replicas=0, template={})["spec"]
+    rollout = {"maxSurge": 0, "maxUnavailable": 1, "historyLimit": 0}
+    made = deployment(infd(rollout=rollout), replicas=0, template={})["spec"]
     assert made["replicas"] == 0
     assert made["revisionHistoryLimit"] == 0
     assert made["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}

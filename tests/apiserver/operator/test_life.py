@@ -34,8 +34,8 @@ async def test_everything_is_made_and_owned_and_becomes_ready(world: World) -> N
     assert status["cache"]["result"] == "Miss"
     assert status["coldStart"]["totalMilliseconds"] == 2500
     assert status["currentRevision"] == status["updatedRevision"] != ""
-    for kind in ("Serving", "Warm", "UpToDate"):
-        assert (await world.condition("tiny", kind))[0] == "True"
+    for condition in ("Serving", "Warm", "UpToDate"):
+        assert (await world.condition("tiny", condition))[0] == "True"
     assert (await world.condition("tiny", "Progressing"))[:2] == ("False", "Stable")
 
 
@@ -46,12 +46,7 @@ async def test_a_steady_state_writes_nothing(world: World) -> None:
     await world.until("tiny", "Progressing", "False", "Stable")
     await world.eventually(world.quiet, "quiet")
     before = world.audit_position()
-    passes = operator.metrics.passes.labels("success")._value.get()
-
-    async def ten_more() -> bool:
-        return operator.metrics.passes.labels("success")._value.get() >= passes + 10
-
-    await world.eventually(ten_more, "ten passes")
+    await world.passes(operator, 10)
     assert world.writes(before) == []
 
 
@@ -64,11 +59,7 @@ async def test_a_restarted_operator_touches_nothing(world: World) -> None:
     await world.stop()
     before = world.audit_position()
     operator = await world.start(resync_seconds=1.0)
-
-    async def passed() -> bool:
-        return operator.metrics.passes.labels("success")._value.get() >= 3
-
-    await world.eventually(passed, "three passes")
+    await world.passes(operator, 3)
     assert world.writes(before) == []
 
 
@@ -80,11 +71,7 @@ async def test_a_new_operator_with_other_images_restarts_no_pod(world: World) ->
     pod = await world.pod()
     await world.stop()
     operator = await world.start(engine_image="engine:2", sidecar_image="sidecar:2")
-
-    async def passed() -> bool:
-        return operator.metrics.passes.labels("success")._value.get() >= 3
-
-    await world.eventually(passed, "three passes")
+    await world.passes(operator, 3)
     assert (await world.pod())["metadata"]["uid"] == pod["metadata"]["uid"]
     await world.edit("tiny", model={"revision": "next"})
     await world.until("tiny", "UpToDate", "False", "RollingOut")

@@ -111,7 +111,7 @@ async def test_one_gpu_replaces_instead_of_surging(world: World) -> None:
     async def surges() -> bool:
         found = await world.have(kinds.DEPLOYMENT, "tiny")
         rolling = found["spec"]["strategy"].get("rollingUpdate", {})
-        return rolling.get("maxSurge") == 2
+        return bool(rolling.get("maxSurge") == 2)
 
     await world.eventually(surges, "another strategy")
 

@@ -143,12 +143,13 @@ class World:
         return await self.cluster.create(kinds.INFERENCE_DEPLOYMENT, body)
 
     async def patch(self, kind: Kind, name: str, change: Object, subresource: str = "") -> Object:
-        return await self.cluster._request(
+        changed: Object = await self.cluster._request(
             "PATCH",
             kind.path(self.namespace if kind is not NODE else None, name, subresource),
             content_type=MERGE,
             body=change,
         )
+        return changed
 
     async def edit(self, name: str, **spec: Any) -> Object:
         return await self.patch(kinds.INFERENCE_DEPLOYMENT, name, {"spec": spec})
@@ -163,8 +164,7 @@ class World:
 
     async def have(self, kind: Kind, name: str) -> Object:
         """The object, once it exists."""
-        found = await self.eventually(lambda: self.get(kind, name), f"{kind.kind} {name}")
-        assert found
+        found: Object = await self.eventually(lambda: self.get(kind, name), f"{kind.kind} {name}")
         return found
 
     async def all(self, kind: Kind) -> list[Object]:
@@ -185,9 +185,18 @@ class World:
             is_status, is_reason, message = await self.condition(name, kind)
             return message if is_status == status and reason in ("", is_reason) else None
 
-        message = await self.eventually(reached, f"{kind}={status} {reason}")
-        assert message is not None
+        message: str = await self.eventually(reached, f"{kind}={status} {reason}")
         return message
+
+    async def passes(self, operator: Operator, count: int) -> None:
+        """Wait for that many more."""
+        counter = operator.metrics.passes.labels("success")._value
+        enough = counter.get() + count
+
+        async def reached() -> bool:
+            return bool(counter.get() >= enough)
+
+        await self.eventually(reached, f"{count} passes")
 
     async def eventually(
         self,
