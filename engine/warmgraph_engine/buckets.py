@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
 from warmgraph_api.resource import BucketPreset
-
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Path, PathReason
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warmgraph_api.report import StepKind
-
 from warmgraph_engine.step import Step
 
 
