@@ -90,7 +90,7 @@ class Cluster(Running):
     registry = REGISTRY
 
     @classmethod
-    def ensure(cls, *, name: str = DEFAULT_NAME, fake_gpus: int = 0) -> Cluster:
+    def ensure(cls, *, name: str = DEFAULT_NAME, fake_gpus: int | None = None) -> Cluster:
         """Brings it up or repairs it; a second call finds nothing to do."""
         layout = Layout.of(name)
         cluster.up(layout, full=True, fake_gpus=fake_gpus)

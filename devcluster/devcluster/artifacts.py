@@ -33,6 +33,7 @@ KUBERNETES_PROGRAMS = (
     "kubelet",
     "kube-proxy",
     "kubectl",
+    "cri-pull",
 )
 
 # Without these the API server reports v0.0.0 and charts' kubeVersion checks fail.
@@ -41,6 +42,8 @@ KUBERNETES_LDFLAGS = (
     f"-s -w -X {VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION}"
     f" -X {VERSION_PACKAGE}.gitMajor=1 -X {VERSION_PACKAGE}.gitMinor=37"
 )
+
+HELM_LDFLAGS = f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}"
 
 PAUSE_IMAGE = f"localhost/pause:{PAUSE_VERSION}"
 
@@ -69,7 +72,7 @@ def build_helm(into: Path) -> None:
     package = f"helm.sh/helm/v4/cmd/helm@{HELM_VERSION}"
     gobuild.run(
         f"helm {HELM_VERSION} (about 4 min)",
-        ["install", "-v", "-trimpath", "-ldflags", "-s -w", package],
+        ["install", "-v", "-trimpath", "-ldflags", HELM_LDFLAGS, package],
         cwd=into,
         expected_packages=1050,
         extra_environment={"GOBIN": str(into)},
@@ -134,11 +137,11 @@ class Artifact:
 KUBERNETES = Artifact(
     "kubernetes",
     KUBERNETES_VERSION,
-    ("kubernetes/main.go", "kubernetes/go.mod", "kubernetes/go.sum"),
+    ("kubernetes/main.go", "kubernetes/pull.go", "kubernetes/go.mod", "kubernetes/go.sum"),
     KUBERNETES_LDFLAGS,
     build_kubernetes,
 )
-HELM = Artifact("helm", HELM_VERSION, (), "", build_helm)
+HELM = Artifact("helm", HELM_VERSION, (), HELM_LDFLAGS, build_helm)
 COREDNS = Artifact(
     "coredns",
     COREDNS_VERSION,

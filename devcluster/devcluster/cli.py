@@ -37,10 +37,10 @@ def parser() -> argparse.ArgumentParser:
         "--control-plane-only", action="store_true", help="an API server without a node"
     )
     up.add_argument(
-        "--with", dest="extras", action="append", choices=EXTRAS, default=[], metavar="COMPONENT",
+        "--with", dest="extras", action="append", choices=EXTRAS, metavar="COMPONENT",
         help=f"add {' or '.join(EXTRAS)} to a control plane",
     )  # fmt: skip
-    up.add_argument("--fake-gpus", type=int, default=0, metavar="N", help="advertise N GPUs")
+    up.add_argument("--fake-gpus", type=int, metavar="N", help="advertise N GPUs (none)")
     down = add("down", "end a cluster and remove its data; images stay")
     down.add_argument("--purge", action="store_true", help="also images and built programs")
     shown = add("status", "how a cluster is doing; the exit status is 0 when it is ready")

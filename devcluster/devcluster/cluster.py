@@ -76,10 +76,8 @@ def components_of(layout: Layout, record: Record) -> list[components.Component]:
 
 @contextlib.contextmanager
 def lock(layout: Layout) -> Iterator[None]:
-    # Beside the cluster's folder, which `down` removes.
-    path = layout.home.with_name(f".{layout.name}.lock")
     what = f"working on {layout.name}"
-    with locked(path, what=what, timeout_seconds=LOCK_TIMEOUT_SECONDS):
+    with locked(layout.lock, what=what, timeout_seconds=LOCK_TIMEOUT_SECONDS):
         yield
 
 
@@ -88,20 +86,30 @@ def up(
     *,
     full: bool,
     extras: list[str] | None = None,
-    fake_gpus: int = 0,
+    fake_gpus: int | None = None,
     owner: Identity | None = None,
 ) -> None:
-    """Makes the cluster run as asked, whatever state it is in. Nothing happens to one that does."""
+    """Makes the cluster run as asked, whatever state it is in. Nothing happens to one that does.
+
+    None for `extras` or `fake_gpus` leaves a running cluster's as they are.
+    """
+    if full:
+        layout.check_length()
     packages.ensure(packages.NODE if full else packages.CONTROL_PLANE)
     artifacts.ensure(artifacts.NODE if full else artifacts.CONTROL_PLANE)
-    make_up(layout, full=full, extras=sorted(extras or []), fake_gpus=fake_gpus, owner=owner)
-    if full:
-        # Last, because the cluster can already be used while it is built.
+    make_up(layout, full=full, extras=extras, fake_gpus=fake_gpus, owner=owner)
+    if full and not artifacts.HELM.folder.exists():
+        say("  the cluster can be used already; helm comes next")
         artifacts.ensure([artifacts.HELM])
 
 
 def make_up(
-    layout: Layout, *, full: bool, extras: list[str], fake_gpus: int, owner: Identity | None
+    layout: Layout,
+    *,
+    full: bool,
+    extras: list[str] | None,
+    fake_gpus: int | None,
+    owner: Identity | None,
 ) -> None:
     with lock(layout):
         if full:
@@ -113,7 +121,11 @@ def make_up(
             record = None
         fresh = record is None
         record = record or Record(full=full, ports=free_ports(usual=full))
-        record.extras, record.fake_gpus, record.owner = extras, fake_gpus, owner
+        record.owner = owner
+        if extras is not None:
+            record.extras = sorted(extras)
+        if fake_gpus is not None:
+            record.fake_gpus = fake_gpus
         try:
             bring_up(layout, record)
         except DevclusterError as error:
@@ -166,6 +178,8 @@ def bring_up(layout: Layout, record: Record) -> None:
         for component in wanted:
             if not component.needs_api:
                 supervisor.ensure(component)
+        # etcd first: the API server would wait for one that has died until its time is over.
+        healthy("etcd", COMPONENT_TIMEOUT_SECONDS)
         healthy("apiserver", API_TIMEOUT_SECONDS)
     if record.full:
         healthy("containerd", COMPONENT_TIMEOUT_SECONDS)
@@ -243,6 +257,9 @@ def down(layout: Layout, *, purge: bool = False) -> None:
         if record is not None:
             with step(f"{layout.name} is down"):
                 take_down(layout, record)
+            if record.owner is not None:
+                # Its name is used once; nobody else waits for this lock.
+                layout.lock.unlink(missing_ok=True)
         if purge:
             shutil.rmtree(layout.home, ignore_errors=True)
             shutil.rmtree(cache_root(), ignore_errors=True)

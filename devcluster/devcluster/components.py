@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from devcluster import artifacts, network
@@ -17,6 +18,10 @@ REGISTRY = f"localhost:{REGISTRY_PORT}"
 
 LOOPBACK = "127.0.0.1"
 
+# A test waits for its control plane, which lives for minutes: collecting garbage less often saves
+# a fifth of the processor time of starting, and costs 110 MB.
+HASTE = {"GOGC": "400"}
+
 
 @dataclass(frozen=True)
 class Component:
@@ -26,6 +31,7 @@ class Component:
     argv: tuple[str, ...]
     needs_api: bool = False
     """Started only once the API server is ready: it would only fail and retry before."""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def kubernetes(name: str) -> str:
@@ -211,7 +217,8 @@ def wanted(
     plane = [etcd(layout, ports), apiserver(layout, ports, full=full, extras=extras)]
     optional = {"controller-manager": controller_manager, "scheduler": scheduler}
     if not full:
-        return plane + [make(layout) for name, make in optional.items() if name in extras]
+        plane += [make(layout) for name, make in optional.items() if name in extras]
+        return [replace(component, environment=HASTE) for component in plane]
     return [
         *plane,
         registry(layout),

@@ -95,7 +95,7 @@ def is_package(line: str) -> bool:
 
 def progress(compiled: int, expected: int) -> str:
     if compiled == 0:
-        return "fetching and reading sources"
+        return "reading sources (or linking, when all is compiled)"
     if compiled >= expected:
         return "linking"
     return f"{compiled} of up to {expected} packages compiled"

@@ -59,7 +59,7 @@ def load(layout: Layout, image: str) -> str:
     with step(f"loaded {image} as {target}"):
         push = ("push", "--quiet", "--tls-verify=false", "--disable-compression")
         buildah(*push, image, f"docker://{target}")
-        ctr.forget(layout, target)
+        ctr.pull(layout, target)
     return target
 
 

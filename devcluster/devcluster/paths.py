@@ -13,9 +13,9 @@ from devcluster.errors import DevclusterError
 # PATH breaks this containerd.
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
-# A Unix socket's path has at most 107 bytes, and the longest one below a cluster's folder is
-# containerd/state/io.containerd.grpc.v1.cri/… with about 60.
-LONGEST_HOME = 45
+# A Unix socket's path has at most 107 bytes; the longest one below a cluster's folder,
+# kubelet/device-plugins/kubelet.sock, takes 36 of them.
+LONGEST_HOME = 70
 
 SOURCES = Path(__file__).resolve().parent.parent
 
@@ -52,6 +52,14 @@ class Layout:
             )
         return cls(state_root() / name)
 
+    def check_length(self) -> None:
+        """A node has sockets in its folder; a control plane has none."""
+        if len(str(self.home)) > LONGEST_HOME:
+            raise DevclusterError(
+                f"{self.home} is too long for the sockets below it:"
+                f" set WARMGRAPH_STATE so that it has at most {LONGEST_HOME} characters"
+            )
+
     @property
     def name(self) -> str:
         return self.home.name
@@ -63,6 +71,11 @@ class Layout:
     @property
     def kubeconfig(self) -> Path:
         return self.home / "kubeconfig"
+
+    @property
+    def lock(self) -> Path:
+        """Beside the cluster's folder, which `down` removes."""
+        return self.home.with_name(f".{self.name}.lock")
 
     @property
     def bin(self) -> Path:

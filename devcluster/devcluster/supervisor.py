@@ -57,6 +57,7 @@ class Supervisor:
             "HOME": str(self.layout.home),
             # The agent is part of this package, which nobody has installed.
             "PYTHONPATH": str(SOURCES),
+            **component.environment,
         }
         identity = spawn(component.argv, log=self.layout.log(name), environment=environment)
         self.record.processes[name] = Started(identity, current)

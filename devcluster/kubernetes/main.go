@@ -37,9 +37,16 @@ func main() {
 		etcdmain.Main(os.Args)
 		return
 	}
+	if name == "cri-pull" {
+		if err := pull(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	program, known := programs[name]
 	if !known {
-		names := []string{"etcd"}
+		names := []string{"cri-pull", "etcd"}
 		for n := range programs {
 			names = append(names, n)
 		}

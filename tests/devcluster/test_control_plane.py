@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,22 +90,13 @@ def test_cluster_that_cannot_be_repaired_is_replaced(plane: Running) -> None:
     assert plane.status().ready
 
 
-def test_several_run_side_by_side(plane: Running) -> None:
-    start = time.monotonic()
-    with ControlPlane(extras=["controller-manager"]) as other:
-        print(f"ready after {time.monotonic() - start:.1f} s")
-        assert other.status().server != plane.status().server
-        # The controller manager is what ends a namespace.
-        other.kubectl("create", "namespace", "short-lived")
-        other.kubectl("delete", "namespace", "short-lived", "--timeout=30s")
-    assert not other.layout.home.exists()
-
-
-def test_control_plane_of_a_killed_test_run_is_swept(state: Path) -> None:
+@pytest.fixture(scope="module")
+def orphan(plane: Running) -> Running:
+    """Another control plane, beside the first, whose test process was killed."""
     code = """
 import os, signal
 from devcluster.api import ControlPlane
-with ControlPlane(name="orphan"):
+with ControlPlane(name="orphan", extras=["controller-manager"]):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     # The package's own folder, wherever the tests were started.
@@ -115,12 +105,23 @@ with ControlPlane(name="orphan"):
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=False
     )
     assert killed.returncode == -signal.SIGKILL
-    layout = Layout.of("orphan")
-    etcd = identify(pid_of(Running(layout), "etcd"))
+    return Running(Layout.of("orphan"))
+
+
+def test_two_run_side_by_side(plane: Running, orphan: Running) -> None:
+    assert orphan.status().server != plane.status().server
+    # Only the other one has the controller manager, which is what ends a namespace.
+    orphan.kubectl("create", "namespace", "short-lived")
+    orphan.kubectl("delete", "namespace", "short-lived", "--timeout=30s")
+
+
+def test_control_plane_of_a_killed_test_run_is_swept(plane: Running, orphan: Running) -> None:
+    etcd = identify(pid_of(orphan, "etcd"))
     assert etcd is not None
     sweep()
     assert not alive(etcd)
-    assert not layout.home.exists()
+    assert not orphan.layout.home.exists()
+    assert plane.status().ready
 
 
 def test_unknown_cluster_is_named_with_what_to_do(
