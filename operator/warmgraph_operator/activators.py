@@ -4,16 +4,19 @@ by whoever asks, however many ask."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from warmgraph_operator.client import Cluster
+from warmgraph_operator.client import FORBIDDEN, ApiError, Cluster
 from warmgraph_operator.config import Config
 from warmgraph_operator.kinds import POD
 from warmgraph_operator.observed import being_deleted, is_true
 from warmgraph_operator.reports import PodReader
 from warmgraph_operator.resource import Key
+
+logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 2.0
 """An activator that went is out of the slices within about this, and a held request is counted
@@ -65,9 +68,15 @@ class Activators:
         return (key.namespace, key.name) in answers
 
     async def _read(self) -> View:
-        pods = await self._cluster.list(
-            POD, self._config.activator_namespace, labels=self._config.activator_selector
-        )
+        namespace = self._config.activator_namespace
+        try:
+            pods = await self._cluster.list(POD, namespace, labels=self._config.activator_selector)
+        except ApiError as error:
+            if error.status != FORBIDDEN:
+                raise
+            # Everything but the way to zero works without them.
+            logger.error("may not list the activators in namespace %s: %s", namespace, error)
+            return View()
         addresses = sorted(
             pod["status"]["podIP"]
             for pod in pods

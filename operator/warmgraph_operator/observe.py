@@ -33,20 +33,23 @@ async def observe(cluster: Cluster, reader: PodReader, infd: InferenceDeployment
     )
     # Two groups of reads, since what is asked of pods and claims depends on which there are.
     of_service = f"{labels.SERVICE_NAME}={name}"
-    async with asyncio.TaskGroup() as group:
-        get = group.create_task
-        deployment = get(cluster.get(kinds.DEPLOYMENT, namespace, name))
-        service = get(cluster.get(kinds.SERVICE, namespace, name))
-        account = get(cluster.get(kinds.SERVICE_ACCOUNT, namespace, name))
-        budget = get(cluster.get(kinds.BUDGET, namespace, name))
-        own_slice = get(cluster.get(kinds.ENDPOINT_SLICE, namespace, slice_name(infd)))
-        slices = get(cluster.list(kinds.ENDPOINT_SLICE, namespace, labels=of_service))
-        records = get(cluster.list(kinds.CONTROLLER_REVISION, namespace, labels=infd.selector))
-        config_maps = get(_digests(cluster, namespace, config_maps_of(infd.spec.template)))
-        autoscalers = get(_autoscalers(cluster, namespace))
-        states = get(reader.states(tuple(pods)))
-        warnings = get(_warnings(cluster, namespace, pods, claims.values()))
-        classes = get(_storage_classes(cluster, claims.values()))
+    try:
+        async with asyncio.TaskGroup() as group:
+            get = group.create_task
+            deployment = get(cluster.get(kinds.DEPLOYMENT, namespace, name))
+            service = get(cluster.get(kinds.SERVICE, namespace, name))
+            account = get(cluster.get(kinds.SERVICE_ACCOUNT, namespace, name))
+            budget = get(cluster.get(kinds.BUDGET, namespace, name))
+            own_slice = get(cluster.get(kinds.ENDPOINT_SLICE, namespace, slice_name(infd)))
+            slices = get(cluster.list(kinds.ENDPOINT_SLICE, namespace, labels=of_service))
+            records = get(cluster.list(kinds.CONTROLLER_REVISION, namespace, labels=infd.selector))
+            config_maps = get(_digests(cluster, namespace, config_maps_of(infd.spec.template)))
+            autoscalers = get(_autoscalers(cluster, namespace))
+            states = get(reader.states(tuple(pods)))
+            warnings = get(_warnings(cluster, namespace, pods, claims.values()))
+            classes = get(_storage_classes(cluster, claims.values()))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # the others say the same of the same API server
     return Observed(
         now=datetime.now(UTC),
         deployment=deployment.result(),

@@ -44,7 +44,8 @@ def diagnose(pod: Object, state: PodState | None, *, warning: str = "") -> Probl
     if is_true(pod, "Ready"):
         return None
     name = pod["metadata"]["name"]
-    problem = _unschedulable(pod) or _containers(pod) or _reported(state)
+    crashes_count = not _came_up(state)
+    problem = _unschedulable(pod) or _containers(pod, crashes_count) or _reported(state)
     if problem is None and warning:
         problem = Problem(Reason.POD_REJECTED, warning)
     return Problem.of(problem.reason, f"Pod {name}: {problem.message}") if problem else None
@@ -57,13 +58,19 @@ def _unschedulable(pod: Object) -> Problem | None:
     return None
 
 
-def _containers(pod: Object) -> Problem | None:
+def _came_up(state: PodState | None) -> bool:
+    """The engine that runs now finished its warmup: earlier crashes are not what is wrong now."""
+    report = state.report if state and state.engine_connected else None
+    return report is not None and report.ready_seconds is not None
+
+
+def _containers(pod: Object, crashes_count: bool) -> Problem | None:
     status = pod.get("status") or {}
     for entry in [
         *(status.get("initContainerStatuses") or []),
         *(status.get("containerStatuses") or []),
     ]:
-        problem = _waiting(entry) or _crashed(entry)
+        problem = _waiting(entry) or (_crashed(entry) if crashes_count else None)
         if problem:
             return problem
     return None

@@ -45,7 +45,7 @@ from warmgraph_operator.rivals import Rivalry, rivalry
 from warmgraph_operator.sampling import Autoscaling, Sampler
 from warmgraph_operator.status.compute import Happening, happenings, status
 from warmgraph_operator.status.facts import Decided, gather
-from warmgraph_operator.zero import Plan, Situation, needs_proof, plan
+from warmgraph_operator.zero import Plan, Situation, is_replacing, needs_proof, plan
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,7 @@ class Reconciler:
                     found.append(decode(entry))
                 except msgspec.ValidationError as error:
                     logger.error("%s: %s", entry["metadata"]["name"], error)
+        self._known = {infd.key: infd for infd in found}
         return found
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -165,8 +166,7 @@ class Reconciler:
         if not self._activators.configured:
             return 0
         if not infd.status.activator.port:
-            for other in await self.everything():
-                self._known[other.key] = other
+            await self.everything()
         return self._ports.assign(infd, list(self._known.values()))
 
     async def _plan(
@@ -180,12 +180,7 @@ class Reconciler:
     ) -> Plan:
         current = replicas_of(observed.deployment)
         endpoints = native_endpoints(observed)
-        replacing = (
-            infd.spec.rollout.strategy == "Replace"
-            and current > 0
-            and endpoints > 0
-            and template_revision(observed.deployment) != target.runs
-        )
+        replacing = is_replacing(infd, observed, target.runs)
         standing_in = _own_slice_addresses(infd, observed)
         proven = False
         wanted = infd.spec.replicas

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warmgraph_api.resource import RolloutStrategy
+from warmgraph_operator.observed import Observed, replicas_of, revision_of, template_revision
+from warmgraph_operator.resource import InferenceDeployment
+
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
@@ -19,7 +23,7 @@ class Situation:
     native_endpoints: int
     """Ready endpoints of pods."""
     replacing: bool
-    """A rollout is due that stops the old pods before it starts new ones."""
+    """A rollout that stops the old pods before it starts new ones is due or under way."""
     activators: tuple[str, ...] | None
     """Addresses of ready activators that know their port; None where there are none at all."""
     standing_in: tuple[str, ...]
@@ -38,6 +42,17 @@ class Plan:
     """The template may change now."""
     waiting_for_activator: bool = False
     """Zero is wanted, but nothing would answer there yet."""
+
+
+def is_replacing(infd: InferenceDeployment, observed: Observed, target: str) -> bool:
+    """From the moment a replacement is due until the last old pod is gone: its endpoint is listed
+    for a moment after the new template was written."""
+    if infd.spec.rollout.strategy is not RolloutStrategy.REPLACE:
+        return False
+    if replicas_of(observed.deployment) == 0:
+        return False
+    old = any(revision_of(pod) != target for pod in observed.pods)
+    return old or template_revision(observed.deployment) != target
 
 
 def needs_proof(*, wanted: int, current: int, replacing: bool) -> bool:

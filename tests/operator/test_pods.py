@@ -87,6 +87,15 @@ def test_a_ready_pod_has_no_problem_whatever_happened_before() -> None:
     assert diagnose(pod(containerStatuses=recovered), faulty()) is None
 
 
+def test_crashes_of_another_day_do_not_explain_a_fault_of_today() -> None:
+    recovered = container(last=ENDED, restarts=9)
+    found = pod(ready=False, containerStatuses=recovered)
+    problem = diagnose(found, faulty())
+    assert problem is not None and problem.reason == Reason.ENGINE_FAULT
+    problem = diagnose(found, faulty(engine_connected=False))
+    assert problem is not None and problem.reason == Reason.ENGINE_CRASH_LOOPING
+
+
 @pytest.mark.parametrize(
     "reason", [Reason.WARMUP_STALLED, Reason.WARMUP_FAILED, Reason.ENGINE_FAULT]
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from warmgraph_operator.zero import Plan, Situation, needs_proof, plan
+from tests.operator.builders import deployment, infd, observed, pod
+from warmgraph_operator.zero import Plan, Situation, is_replacing, needs_proof, plan
 
 ACTIVATOR = ("10.0.0.9",)
 
@@ -114,3 +115,18 @@ def test_proof_is_asked_for_only_before_a_step_that_needs_it() -> None:
     assert needs_proof(wanted=1, current=1, replacing=True)
     assert not needs_proof(wanted=0, current=0, replacing=False)
     assert not needs_proof(wanted=1, current=1, replacing=False)
+
+
+def test_a_replacement_lasts_until_the_last_old_pod_is_gone() -> None:
+    """Also a stopping one: its endpoint may still be listed as ready, and the activators must not
+    leave on its account."""
+    replace = infd(rollout={"strategy": "Replace"})
+    assert not is_replacing(replace, observed(pod()), "r1")
+    assert is_replacing(replace, observed(pod()), "r2")
+    written = deployment(revision="r2")
+    assert is_replacing(replace, observed(pod(stopping=True), deployment=written), "r2")
+    new = pod(revision="r2")
+    assert not is_replacing(replace, observed(new, deployment=written), "r2")
+    assert not is_replacing(infd(), observed(pod()), "r2")
+    asleep = observed(deployment=deployment(replicas=0))
+    assert not is_replacing(replace, asleep, "r2")
