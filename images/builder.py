@@ -17,10 +17,9 @@ PROGRAMS = ("buildah", "podman", "docker")
 
 @dataclass(frozen=True, kw_only=True)
 class Builder:
-    """One of PROGRAMS, with the options that every call of it needs."""
+    """One of PROGRAMS, with the variables that every call of it needs."""
 
     program: str
-    options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -30,9 +29,7 @@ class Builder:
 
     def call(self, *arguments: str) -> str:
         """Standard output of a command of the program."""
-        return run(
-            [self.program, *self.options, *arguments], environment=os.environ | self.environment
-        )
+        return run([self.program, *arguments], environment=os.environ | self.environment)
 
     def names(self) -> list[str]:
         """Every image in the storage, as `repository:tag`."""
@@ -64,21 +61,13 @@ class Builder:
             )
         )
 
-    def push(self, name: str, destination: str, *, on_this_machine: bool) -> None:
-        """Copies the image `name` to `destination`, by its name in a registry."""
-        if self.program == "docker":
-            # Reaches registries on loopback without TLS by itself.
-            self.call("tag", name, destination)
-            self.call("push", "--quiet", destination)
+    def push(self, name: str, destination: str) -> None:
+        """Copies the image `name` to `destination`, its name in a registry."""
+        if self.program == "buildah":
+            self.call("push", "--quiet", name, f"docker://{destination}")
             return
-        options = []
-        if on_this_machine:
-            options.append("--tls-verify=false")
-            # Compressing gigabytes for a copy on the same disk would take minutes.
-            options.append(
-                "--disable-compression" if self.program == "buildah" else "--compression-level=1"
-            )
-        self.call("push", "--quiet", *options, name, f"docker://{destination}")
+        self.call("tag", name, destination)
+        self.call("push", "--quiet", destination)
 
 
 def build_arguments(
@@ -113,13 +102,23 @@ def choose(program: str) -> Builder:
         program = found
     if program != "buildah":
         return Builder(program=program)
-    storage = paths.cache() / "storage"
+    return Builder(program=program, environment=_buildah_environment())
+
+
+def _buildah_environment() -> dict[str, str]:
+    """What makes buildah, and whoever calls it for us, keep its layers in the user's cache."""
+    folder = paths.cache()
+    storage = folder / "storage"
     # What is mounted right now must not outlive a reboot, so it is kept where /run is.
     key = hashlib.sha256(str(storage).encode()).hexdigest()[:8]
     state = Path(os.environ.get("XDG_RUNTIME_DIR") or "/run") / f"warmgraph-images-{key}"
-    return Builder(
-        program=program,
-        options=("--root", str(storage), "--runroot", str(state)),
-        # Needs no container runtime and no network of its own.
-        environment={"BUILDAH_ISOLATION": os.environ.get("BUILDAH_ISOLATION", "chroot")},
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = folder / "storage.conf"
+    settings.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{storage}"\nrunroot = "{state}"\n'
     )
+    return {
+        "CONTAINERS_STORAGE_CONF": str(settings),
+        # Needs no container runtime and no network of its own.
+        "BUILDAH_ISOLATION": os.environ.get("BUILDAH_ISOLATION", "chroot"),
+    }

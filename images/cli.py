@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Sequence
 
 from images import base, builder, catalogue, context, host, lock, registry
 from images.catalogue import Image
+from images.console import run as run_command
 from images.console import say, step
 from images.errors import ImageError
+from images.paths import ROOT
 
 # What builders call the registry of an image that came from none.
 LOCAL_PREFIX = "localhost/"
@@ -108,18 +112,23 @@ def build(chosen: builder.Builder, image: Image, base_name: str) -> str:
 
 
 def load(chosen: builder.Builder, name: str) -> str:
-    """The name by which the local cluster's pods use the image, once it is in its registry."""
+    """The name by which the local cluster's pods use the image, once the cluster has it."""
     target = f"{registry.LOCAL}/{name.removeprefix(LOCAL_PREFIX)}"
     if not registry.local_has(target):
-        with step(f"loading {target} into the local cluster's registry"):
-            chosen.push(name, target, on_this_machine=True)
+        with step(f"loading {target} into the local cluster"):
+            if chosen.program == "buildah":
+                # devcluster calls buildah itself, and lets the node pull as well.
+                command = [sys.executable, "-m", "devcluster", "load", name]
+                run_command(command, environment=os.environ | chosen.environment, folder=ROOT)
+            else:
+                chosen.push(name, target)
     return target
 
 
 def push(chosen: builder.Builder, name: str, prefix: str) -> str:
     target = f"{prefix}/{name.removeprefix(LOCAL_PREFIX)}"
     with step(f"pushing {target}"):
-        chosen.push(name, target, on_this_machine=False)
+        chosen.push(name, target)
     return target
 
 

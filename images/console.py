@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from images.errors import ImageError
 
@@ -32,6 +33,7 @@ def run(
     *,
     environment: dict[str, str] | None = None,
     stdin: str | None = None,
+    folder: Path | None = None,
 ) -> str:
     """Standard output of a command, without the space around it. Raises ImageError with the end
     of what it printed if it fails."""
@@ -43,6 +45,7 @@ def run(
             check=False,
             env=environment,
             input=stdin,
+            cwd=folder,
         )
     except FileNotFoundError:
         raise ImageError(f"{command[0]} is not installed") from None

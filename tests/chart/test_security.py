@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import yaml
 
 from tests.chart.helm import EVERYTHING, ROOT, Helm, Object, one, pod_templates
 
@@ -51,21 +52,29 @@ def rules_of(role: Object) -> dict[Rule, set[str]]:
 
 
 def documented(process: str) -> list[dict[Rule, set[str]]]:
-    """The tables of permissions in a process's README, in their order."""
-    tables: list[dict[Rule, set[str]]] = []
+    """The permissions in a process's README: tables in Markdown, or rules in YAML."""
+    text = (ROOT / process / "README.md").read_text()
+    rules = [
+        yaml.safe_load(block) for block in re.findall(r"```yaml\n(rules:.*?)```", text, re.DOTALL)
+    ]
+    return [rules_of(role) for role in rules] or tables(text)
+
+
+def tables(text: str) -> list[dict[Rule, set[str]]]:
+    found: list[dict[Rule, set[str]]] = []
     inside = False
-    for line in (ROOT / process / "README.md").read_text().splitlines():
+    for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if cells[0] == "apiGroups":
-            tables.append({})
+            found.append({})
             inside = True
         elif inside and not line.startswith("|"):
             inside = False
         elif inside and not cells[0].startswith("-"):
             group = cells[0].strip('`"')
             for resource in re.findall(r"`([^`]+)`", cells[1]):
-                tables[-1][group, resource] = {verb.strip() for verb in cells[2].split(",")}
-    return tables
+                found[-1][group, resource] = {verb.strip() for verb in cells[2].split(",")}
+    return found
 
 
 def test_no_rule_has_a_wildcard_or_reads_secrets(everything) -> None:

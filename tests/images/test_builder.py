@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,10 @@ def test_only_programs_that_can_mount_get_volumes() -> None:
 def test_buildah_keeps_its_layers_in_the_users_cache(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("WARMGRAPH_CACHE", str(tmp_path))
 
-    chosen = builder.choose("buildah")
+    settings = Path(builder.choose("buildah").environment["CONTAINERS_STORAGE_CONF"])
 
-    assert chosen.options[:2] == ("--root", str(tmp_path / "images" / "storage"))
+    storage = tomllib.loads(settings.read_text())["storage"]
+    assert storage["graphroot"] == str(tmp_path / "images" / "storage")
 
 
 def test_without_any_builder_the_user_is_told_what_to_install(monkeypatch) -> None:
