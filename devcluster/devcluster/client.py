@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from devcluster.errors import DevclusterError
+
 # Anyone may see in managedFields what this tool wrote.
 FIELD_MANAGER = "warmgraph-devcluster"
 
 
-class ApiError(Exception):
-    """The API server's refusal."""
+class ApiError(DevclusterError):
+    """The API server's refusal, or its silence: then `status` is 0."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
+        super().__init__(f"{status}: {message}" if status else message)
         self.status = status
 
 
@@ -50,6 +52,8 @@ class Client:
             connection.request(method, path, json.dumps(body) if body else None, headers)
             response = connection.getresponse()
             text = response.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiError(0, f"{self.host}:{self.port} does not answer: {error!r}") from error
         finally:
             connection.close()
         if response.status >= 400:
@@ -64,8 +68,8 @@ class Client:
         """None when the API server is ready, else why it is not."""
         try:
             self._call("GET", "/readyz")
-        except (OSError, http.client.HTTPException, ApiError) as error:
-            return str(error).partition("\n")[0] or repr(error)
+        except ApiError as error:
+            return str(error).partition("\n")[0]
         return None
 
     def get(self, path: str) -> Any:

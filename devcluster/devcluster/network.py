@@ -10,6 +10,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from devcluster.errors import DevclusterError
 from devcluster.packages import find, program
 from devcluster.paths import Layout
 
@@ -59,14 +60,18 @@ def cni_config(layout: Layout) -> str:
     )
 
 
+class CommandError(DevclusterError):
+    """A system program refused; the message is its own."""
+
+
 def run(*command: str, text: str | None = None) -> str:
-    """Runs a system program by its name; its failure is an exception with its message."""
+    """Runs a system program by its name."""
     path = program(command[0])
     finished = subprocess.run(
         [path, *command[1:]], input=text, capture_output=True, text=True, check=False, timeout=60
     )
     if finished.returncode != 0:
-        raise OSError(f"`{' '.join(command)}` failed: {finished.stderr.strip()}")
+        raise CommandError(f"`{' '.join(command)}` failed: {finished.stderr.strip()}")
     return finished.stdout
 
 
@@ -114,7 +119,7 @@ def ensure_egress_rule() -> None:
     ]  # fmt: skip
     try:
         run("iptables", "-w", "-C", *rule)
-    except OSError:
+    except CommandError:
         run("iptables", "-w", "-A", *rule)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from devcluster.errors import DevclusterError
 from devcluster.network import RULE_COMMENT, run
 from devcluster.paths import Layout
 
@@ -76,6 +77,9 @@ def mounts_below(folder: Path, mountinfo: str) -> list[str]:
 def unmount(folder: Path) -> None:
     for point in mounts_below(folder, Path("/proc/self/mountinfo").read_text()):
         run("umount", "--lazy", point)
+    if left := mounts_below(folder, Path("/proc/self/mountinfo").read_text()):
+        # What is mounted may be somebody's data: the folder must not be removed around it.
+        raise DevclusterError(f"{left[0]} is still mounted; unmount it and repeat")
 
 
 def remove_leftovers(layout: Layout) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from devcluster import health
 from devcluster import record as records
+from devcluster.bringup import client_of, components_of, node_problem
 from devcluster.client import ApiError
-from devcluster.cluster import client_of, components_of, node_problem
 from devcluster.components import REGISTRY
 from devcluster.errors import DevclusterError
 from devcluster.paths import Layout
@@ -56,7 +56,7 @@ def status(layout: Layout) -> Status:
     if record.full:
         try:
             node = node_problem(client, record.fake_gpus)
-        except (OSError, ApiError) as error:
+        except ApiError as error:
             node = f"unknown: {error}"
     return Status(
         name=layout.name,

@@ -15,9 +15,10 @@ from devcluster.record import Record, Started
 
 
 def fingerprint(component: Component, etc: Path) -> str:
-    """Of the command line and of the configuration files below `etc` that it names."""
+    """Of the command line, the environment and the configuration files below `etc` it names."""
     digest = hashlib.sha256()
-    for argument in component.argv:
+    settings = (f"{name}={value}" for name, value in sorted(component.environment.items()))
+    for argument in (*settings, *component.argv):
         digest.update(argument.encode() + b"\0")
         file = Path(argument.partition("=")[2] or argument)
         if etc in file.parents and file.is_file():

@@ -17,7 +17,7 @@ def wait_for(
     log: Path | None = None,
     alive: Callable[[], bool] | None = None,
 ) -> None:
-    """Polls until `check` returns None; what it returns before that is why we still wait.
+    """Polls until `check` returns None; what it returns or raises before is why we still wait.
 
     `alive` ends the wait early when the process that we wait for has died. The error carries the
     last reason and the end of `log`.
@@ -26,7 +26,10 @@ def wait_for(
     # Control planes start in seconds, and tests wait for them: look often, then less so.
     pause = 0.05
     while True:
-        reason = check()
+        try:
+            reason = check()
+        except DevclusterError as error:
+            reason = str(error)
         if reason is None:
             return
         died = alive is not None and not alive()

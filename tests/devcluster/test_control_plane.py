@@ -15,7 +15,8 @@ from devcluster.api import ControlPlane, Running, sweep
 from devcluster.paths import Layout
 from devcluster.process import alive, identify
 
-pytestmark = pytest.mark.apiserver
+# A machine that is busy with builds starts a control plane five times as slowly.
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from devcluster.api import Cluster
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         "KUBECONFIG" in os.environ, reason="a given cluster has its own ways; this tests ours"
     ),

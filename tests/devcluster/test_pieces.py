@@ -93,3 +93,13 @@ def test_wait_that_fails_says_why_and_shows_the_log(tmp_path: Path) -> None:
 def test_wait_ends_when_the_process_has_died() -> None:
     with pytest.raises(DevclusterError, match="its process ended"):
         wait.wait_for("some", lambda: "no answer", timeout_seconds=60, alive=lambda: False)
+
+
+def test_wait_takes_a_refusal_for_a_reason() -> None:
+    answers = iter([DevclusterError("not yet"), None])
+
+    def check() -> None:
+        if (answer := next(answers)) is not None:
+            raise answer
+
+    wait.wait_for("some", check, timeout_seconds=60)
