@@ -13,7 +13,7 @@ import random
 import aiohttp
 import msgspec
 
-from warmgraph_activator.cluster import ApiError, Scales
+from warmgraph_activator.cluster import CONFLICT, ApiError, Scales
 from warmgraph_activator.hold import Hold
 from warmgraph_activator.metrics import Metrics
 from warmgraph_activator.objects import Key, Pod
@@ -55,6 +55,10 @@ async def keep_awake(hold: Hold, scales: Scales, metrics: Metrics) -> None:
         try:
             written = await wake(hold.key, scales)
         except ApiError as error:
+            if error.status == CONFLICT:
+                # Somebody else wrote; perhaps another activator that did the same.
+                await asyncio.sleep(RETRY_SECONDS[0] * random.random())  # noqa: S311
+                continue
             metrics.wakes.labels(*hold.key, "failed").inc()
             log.warning("cannot wake %s, trying again: %s", hold.key, error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311

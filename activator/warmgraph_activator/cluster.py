@@ -27,6 +27,7 @@ without a word is noticed within a minute."""
 
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=WATCH_SECONDS + 10)
 
+CONFLICT = 409
 GONE = 410
 
 

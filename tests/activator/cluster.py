@@ -29,6 +29,8 @@ class FakeApiServer:
         self.scale_writes: list[int] = []
         self.fail_scale = 0
         """So many of the next calls of /scale get a 500."""
+        self.write_between = 0
+        """Before so many of the next writes, somebody else writes the same."""
         self._news = asyncio.Condition()
         self._runner: web.AppRunner | None = None
         self._watching: set[asyncio.Task[Any]] = set()
@@ -137,15 +139,21 @@ class FakeApiServer:
             return refused
         body = await request.json()
         value = self.objects[RESOURCES][request.match_info["name"]]
+        if self.write_between:
+            self.write_between -= 1
+            await self._set_replicas(value, body["spec"]["replicas"])
         if body["metadata"]["resourceVersion"] != value["metadata"]["resourceVersion"]:
             conflict = {"kind": "Status", "code": 409, "message": "the object has been modified"}
             return web.json_response(conflict, status=409)
         assert request.query["fieldManager"] == labels.SCALE_FIELD_MANAGER_ACTIVATOR
-        self.scale_writes.append(body["spec"]["replicas"])
-        value["spec"]["replicas"] = body["spec"]["replicas"]
+        await self._set_replicas(value, body["spec"]["replicas"])
+        return self._scale(value)
+
+    async def _set_replicas(self, value: dict[str, Any], replicas: int) -> None:
+        self.scale_writes.append(replicas)
+        value["spec"]["replicas"] = replicas
         value["metadata"]["generation"] += 1
         await self.put(RESOURCES, value)
-        return self._scale(value)
 
     def _refused_scale(self) -> web.Response | None:
         if not self.fail_scale:

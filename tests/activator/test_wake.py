@@ -49,6 +49,18 @@ async def test_a_deployment_that_is_awake_is_not_written(world: World) -> None:
     assert world.api.scale_writes == []
 
 
+async def test_two_activators_wake_it_once(at_zero: Started) -> None:
+    """The other one writes between this one's read and write."""
+    world = await at_zero()
+    world.api.write_between = 1
+    asking = world.asking()
+    await until(lambda: world.api.scale_writes)
+    await (await world.pod("llm-a")).start()
+    assert (await asking)[0] == 200
+    assert world.api.scale_writes == [1], "the other's"
+    assert 'result="failed"' not in await world.metrics()
+
+
 async def test_a_wake_up_that_fails_is_tried_again(at_zero: Started) -> None:
     world = await at_zero()
     world.api.fail_scale = 3
