@@ -170,6 +170,8 @@ def kube_proxy(layout: Layout) -> Component:
             # iptables mode also serves NodePorts on 127.0.0.1, which nftables mode cannot.
             "--proxy-mode=iptables",
             "--iptables-localhost-nodeports=true",
+            # Nothing of a development cluster is for the network outside.
+            f"--nodeport-addresses=127.0.0.0/8,{network.POD_RANGE}",
             f"--cluster-cidr={network.POD_RANGE}",
             # The connection-tracking settings are often read-only in a virtual machine.
             "--conntrack-max-per-core=0",
