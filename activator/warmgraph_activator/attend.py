@@ -44,12 +44,17 @@ async def attend(
             waking = group.create_task(keep_awake(hold, scales, metrics))
             await ask_sidecars(hold, session, port)
             waking.cancel()
+        hold.awake = False
 
 
 async def keep_awake(hold: Hold, scales: Scales, metrics: Metrics) -> None:
-    """Write 1 replica whenever there are 0 while somebody waits; until cancelled."""
+    """Write 1 replica whenever there are 0 and somebody needs a pod; until cancelled."""
     pause, longest = RETRY_SECONDS
     while True:
+        if not hold.wanted:
+            # Everyone was answered: a scale-down now is right.
+            await asyncio.sleep(ASK_SECONDS)
+            continue
         # Before the question: a scale-down that is seen after it is news.
         hold.asleep.clear()
         try:
@@ -68,7 +73,7 @@ async def keep_awake(hold: Hold, scales: Scales, metrics: Metrics) -> None:
             metrics.wakes.labels(*hold.key, "written").inc()
             log.info("woke %s: %d requests wait", hold.key, hold.line.held)
         pause = RETRY_SECONDS[0]
-        hold.knocked = False
+        hold.awake, hold.knocked = True, False
         try:
             async with asyncio.timeout(RECHECK_SECONDS):
                 await hold.asleep.wait()
@@ -92,7 +97,7 @@ async def ask_sidecars(hold: Hold, session: aiohttp.ClientSession, port: int) ->
     """Ask every pod's sidecar, each as often as it answers, until nobody waits."""
     asking: dict[str, asyncio.Task[None]] = {}
     try:
-        while hold.line.held or hold.knocked:
+        while hold.wanted:
             for pod in hold.pods.to_ask():
                 task = asking.get(pod.name)
                 if task is None or task.done():

@@ -24,10 +24,17 @@ class Hold:
         """Somebody waits, or has knocked and must not have done so in vain."""
         self.asleep = asyncio.Event()
         """The resource reads zero replicas, as far as is known."""
+        self.awake = False
+        """It was found or made awake since somebody last came to wake it, and not seen asleep."""
         self.knocked = False
-        """A request came since the deployment was last found or made awake."""
+        """A request came for which nobody has looked yet whether the deployment is awake."""
         self._closed: Refusal | None = None
         self.update(deployment)
+
+    @property
+    def wanted(self) -> bool:
+        """Somebody needs a pod."""
+        return self.knocked or self.line.held > 0
 
     @property
     def key(self) -> Key:
@@ -41,6 +48,7 @@ class Hold:
         self.line.limits = deployment.spec.scaling.activation
         self.pods.max_batch_size = deployment.spec.engine.max_batch_size
         if deployment.spec.replicas == 0:
+            self.awake = False
             self.asleep.set()
         else:
             self.asleep.clear()
@@ -64,7 +72,7 @@ class Hold:
         """A place in the line. Raises Refusal if there is none, or no pod will ever come."""
         self._check()
         # Also a request that finds the line full, or may not wait at all, is one to wake up for.
-        self.knocked = True
+        self.knocked = self.knocked or not self.awake
         self.busy.set()
         return self.line.enter()
 

@@ -82,6 +82,22 @@ async def test_a_scale_down_while_somebody_waits_is_undone(at_zero: Started) -> 
     assert (await asking)[0] == 200
 
 
+async def test_a_scale_down_after_everyone_was_answered_stays(at_zero: Started) -> None:
+    """Also with idleSeconds 0, where it comes at once."""
+    world = await at_zero()
+    first = world.asking()
+    await until(lambda: world.api.scale_writes == [1])
+    second = world.asking()
+    await world.held(2)
+    await (await world.pod("llm-a")).start()
+    await asyncio.gather(first, second)
+    value = world.api.objects[RESOURCES]["llm"]
+    value["spec"]["replicas"] = 0
+    await world.api.put(RESOURCES, value)
+    await asyncio.sleep(0.5)
+    assert world.api.scale_writes == [1]
+
+
 async def test_requests_to_pods_that_serve_pass_straight_through(world: World) -> None:
     await world.deployment(replicas=1)
     model = await world.pod("llm-a", ready=True)
