@@ -42,7 +42,12 @@ STOP_SECONDS = 20.0
 """For requests that still run at SIGTERM. In a pod there are none: its preStop hook has drained
 it. By hand, and under the 30 s that container runtimes wait by default, they may finish."""
 
+STUCK_STEP_SECONDS = 300.0
+"""A step that takes this long never ends: the largest prefill chunk takes seconds, and even on a
+machine where it gets a tenth of a core, a minute. The sidecar then has the engine restarted."""
+
 _POLL_SECONDS = 0.05
+_WATCH_SECONDS = 5.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,6 +74,7 @@ class _Process:
         self._metrics = EngineMetrics(self._registry)
         self._stop = asyncio.Event()
         self._started: Started | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._exit_status = 0
 
     async def run(self) -> int:
@@ -165,7 +171,15 @@ class _Process:
         self._reporter.load = engine.load
         service.attach(engine, self._started.text)
         self._reporter.set_ready()
+        self._watching = asyncio.create_task(self._watch(engine))
         self._started.publishing.start()
+
+    async def _watch(self, engine: EngineLoop) -> None:
+        """Report a hung step; a thread that hangs cannot do it itself."""
+        while engine.step_seconds() < STUCK_STEP_SECONDS:
+            await asyncio.sleep(_WATCH_SECONDS)  # noqa: ASYNC110 (nothing would set an event)
+        seconds = engine.step_seconds()
+        self._reporter.fail(Reason.ENGINE_FAULT, f"a step has been running for {seconds:.0f} s")
 
     def _cannot_start(self, message: str) -> None:
         """With a sidecar, stay and let it tell the reason and decide; alone, end."""
@@ -176,6 +190,8 @@ class _Process:
 
     async def _finish(self) -> None:
         """Let running requests end, for a bounded time."""
+        if self._watching is not None:
+            self._watching.cancel()
         self._reporter.set_stage(Stage.DRAINING, "stopping")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_SECONDS

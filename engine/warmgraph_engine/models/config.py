@@ -79,18 +79,17 @@ def read_config(folder: Path) -> tuple[ModelConfig, bytes]:
 
 def parse_config(values: Mapping[str, Any]) -> ModelConfig:
     """Raises ModelError for an unsupported model, KeyError for a missing field."""
-    architectures = values.get("architectures") or ["none"]
-    parse = _ARCHITECTURES.get(architectures[0])
+    architectures = values.get("architectures")
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    parse = _ARCHITECTURES.get(str(name))
     if parse is None:
         supported = ", ".join(_ARCHITECTURES)
-        raise ModelError(
-            f"architecture {architectures[0]} is not supported; these are: {supported}"
-        )
+        raise ModelError(f"architecture {name} is not supported; these are: {supported}")
     if values.get("quantization_config"):
         raise ModelError(
             "the checkpoint is quantized (quantization_config), which is not supported"
         )
-    return parse(architectures[0], values)
+    return parse(str(name), values)
 
 
 def _llama(architecture: str, values: Mapping[str, Any]) -> ModelConfig:

@@ -13,8 +13,9 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.store import layout
 
-_SOURCES = ("arena.py", "buffers.py", "shapes.py", "models", "backends")
-"""What decides the content of a graph and the meaning of its static buffers."""
+_SOURCES = ("arena.py", "buffers.py", "shapes.py", "models", "backends/base.py")
+"""What decides the content of a graph and the meaning of its static buffers, beside the sources
+of the device's own backend."""
 
 
 def cache_key(
@@ -33,7 +34,7 @@ def cache_key(
         architecture=checkpoint.config.architecture,
         device=config.device,
         engine_version=version("warmgraph"),
-        engine_sources_digest=sources_digest(),
+        engine_sources_digest=sources_digest(config.device),
         dtype=settings.dtype,
         quantization=config.quantization,
         attention_backend=config.attention_backend,
@@ -48,10 +49,10 @@ def cache_key(
     )
 
 
-def sources_digest(package: Path = Path(__file__).parents[1]) -> str:
+def sources_digest(device: str, package: Path = Path(__file__).parents[1]) -> str:
     """SHA-256 over the names and contents of the engine's model and kernel sources."""
     digest = hashlib.sha256()
-    for name in _SOURCES:
+    for name in (*_SOURCES, f"backends/{device}"):
         path = package / name
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(str(source.relative_to(package)).encode())

@@ -24,25 +24,32 @@ FILE = re.compile(r"(images|binaries)/[a-z0-9][a-z0-9.-]*|key\.json")
 """Paths that a manifest may name: nothing outside its own entry."""
 
 
-class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
+class FileFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sha256: str
     bytes: int
 
 
-class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
+class ImageFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: StepKind
     size: int
     file: str
-    binaries: list[str] = []
+    binaries: list[str]
     """SHA-256 of each kernel binary that it needs."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: int
     key: str
     """Digest of the key: an entry copied under another name is refused."""
     files: dict[str, FileFacts]
     images: list[ImageFacts]
+    checksum: str = ""
+    """Of the manifest itself, with this field empty."""
+
+    def sealed(self) -> Manifest:
+        """With its checksum."""
+        open_ = msgspec.structs.replace(self, checksum="")
+        return msgspec.structs.replace(open_, checksum=sha256(msgspec.json.encode(open_)))
 
 
 class PlannedBucket(msgspec.Struct, frozen=True, kw_only=True):

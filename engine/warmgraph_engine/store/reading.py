@@ -47,6 +47,8 @@ def read_entry(entry: Path) -> StoredEntry:
         raise RefusalError(
             f"{entry} has format {manifest.format}; this engine reads {layout.FORMAT}"
         )
+    if manifest != manifest.sealed():
+        raise RefusalError(f"{entry / layout.MANIFEST} is damaged: its checksum does not fit")
     if manifest.key != entry.name:
         raise RefusalError(f"{entry / layout.MANIFEST} belongs to another entry")
     return StoredEntry(key=key, manifest=manifest, plan=_read_plan(entry))

@@ -92,7 +92,7 @@ def _contents(key: CacheKey, images: list[GraphImage]) -> tuple[dict[str, bytes]
         name: FileFacts(sha256=layout.sha256(data), bytes=len(data)) for name, data in files.items()
     }
     manifest = Manifest(format=layout.FORMAT, key=key.digest(), files=checksums, images=facts)
-    return files, manifest
+    return files, manifest.sealed()
 
 
 def _write_new(staging: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) -> None:

@@ -1,0 +1,99 @@
+"""Tiny checkpoints with random weights, and backends that hold them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from warmgraph_api.report import StepKind
+from warmgraph_engine.backends.cpu.backend import CpuBackend
+from warmgraph_engine.backends.settings import BackendSettings
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.step import Step, StepRow
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 256,
+    "rope_theta": 10000.0,
+    "torch_dtype": "float32",
+    "tie_word_embeddings": True,
+}
+
+
+def tensors(seed: int = 0) -> dict[str, np.ndarray]:
+    """Weights for CONFIG."""
+    random = np.random.default_rng(seed)
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        return (random.standard_normal((rows, columns)) * 0.3).astype(np.float32)
+
+    result = {"model.embed_tokens.weight": matrix(97, 32)}
+    for layer in range(2):
+        name = f"model.layers.{layer}"
+        result |= {
+            f"{name}.input_layernorm.weight": np.ones(32, np.float32),
+            f"{name}.post_attention_layernorm.weight": np.ones(32, np.float32),
+            f"{name}.self_attn.q_proj.weight": matrix(32, 32),
+            f"{name}.self_attn.k_proj.weight": matrix(16, 32),
+            f"{name}.self_attn.v_proj.weight": matrix(16, 32),
+            f"{name}.self_attn.o_proj.weight": matrix(32, 32),
+            f"{name}.mlp.gate_proj.weight": matrix(48, 32),
+            f"{name}.mlp.up_proj.weight": matrix(48, 32),
+            f"{name}.mlp.down_proj.weight": matrix(32, 48),
+        }
+    result["model.norm.weight"] = np.ones(32, np.float32)
+    return result
+
+
+def write_checkpoint(folder: Path, *, seed: int = 0, **config: Any) -> Path:
+    """A servable checkpoint, but for its tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, **config}))
+    save_file(tensors(seed), folder / "model.safetensors")
+    return folder
+
+
+SETTINGS = BackendSettings(
+    dtype="float32",
+    block_size=4,
+    kv_cache_bytes=64 << 10,
+    max_model_length=64,
+    max_batch_size=8,
+    max_batch_tokens=32,
+)
+
+
+def backend(folder: Path, settings: BackendSettings = SETTINGS) -> CpuBackend:
+    return CpuBackend(Checkpoint(folder), settings)
+
+
+def prefill(
+    token_ids: list[int], blocks: list[int], *, start: int = 0, logit_rows: int = 1
+) -> Step:
+    row = StepRow(
+        token_ids=token_ids, start_position=start, block_table=blocks, logit_rows=logit_rows
+    )
+    return Step(kind=StepKind.PREFILL, rows=[row])
+
+
+def decode(*rows: tuple[int, int, list[int]]) -> Step:
+    """Rows of (token, position, blocks)."""
+    return Step(
+        kind=StepKind.DECODE,
+        rows=[
+            StepRow(token_ids=[token], start_position=position, block_table=blocks, logit_rows=1)
+            for token, position, blocks in rows
+        ],
+    )
