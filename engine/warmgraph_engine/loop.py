@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from warmgraph_api.report import Load
 from warmgraph_engine.inflight import InFlight
@@ -42,13 +43,12 @@ class OverloadedError(RuntimeError):
     """Too many sequences wait already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a step brought for one sequence. The last one has `finish` or `error`."""
 
     sequence: Sequence
     token: SampledToken | None = None
-    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = []
     finish: FinishReason | None = None
     error: EngineFaultError | None = None
 

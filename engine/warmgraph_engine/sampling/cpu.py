@@ -28,9 +28,9 @@ from warmgraph_engine.sampling.sampler import (
 Row = npt.NDArray[np.float32]
 Logits = npt.NDArray[np.float32]
 
-NUCLEUS_GUESS = 512
-"""Candidates sorted at first for top_p. Language models put nearly any top_p within them; when
-they don't, the whole row is sorted, at about ten times the cost."""
+NUCLEUS_GUESS = 1024
+"""Weights sorted at first for top_p. Language models put nearly any top_p within them; when they
+don't, the whole row is sorted, at about four times the cost."""
 
 CDF_BLOCK = 256
 """Values summed at a time when drawing from the whole vocabulary: near the square root of usual
@@ -53,6 +53,7 @@ class CpuSampler:
     def __init__(self, *, vocabulary: int) -> None:
         self._vocabulary = vocabulary
         self._counts: dict[int, penalties.TokenCounts] = {}
+        self._scratch = np.empty(vocabulary, dtype=np.float32)
 
     def sample(self, logits: Logits, draws: Sequence[Draw]) -> ReadyTokens:
         return ReadyTokens([self._draw(logits[draw.row], draw.sequence) for draw in draws])
@@ -76,7 +77,8 @@ class CpuSampler:
             token = int(row.argmax())
         else:
             position = len(sequence.tokens) - sequence.prompt_length
-            token = draw_token(row, params, uniform(sequence.random_key, position))
+            number = uniform(sequence.random_key, position)
+            token = draw_token(row, params, number, scratch=self._scratch)
         if params.logprobs is None:
             return SampledToken(token)
         return SampledToken(token, token_logprob(raw, token_id=token, top=params.logprobs))
@@ -101,58 +103,63 @@ class CpuSampler:
         return row
 
 
-def draw_token(row: Row, params: SamplingParams, number: float) -> int:
-    """The token at `number` (0 ≤ number < 1) of the distribution that `params` make of `row`."""
-    inverse_temperature = np.float32(1.0 / max(params.temperature, MIN_TEMPERATURE))
-    scaled = (row - row.max()) * inverse_temperature
+def draw_token(row: Row, params: SamplingParams, number: float, *, scratch: Row) -> int:
+    """The token at `number` (0 ≤ number < 1) of the distribution that `params` make of `row`.
+
+    `scratch` has the row's shape and is overwritten: a fresh array of this size would be mapped
+    and faulted in page by page, every time.
+    """
+    np.subtract(row, row.max(), out=scratch)
+    scratch *= np.float32(1.0 / max(params.temperature, MIN_TEMPERATURE))
     if 0 < params.top_k < row.size:
-        ids = largest_ids(scaled, params.top_k)
-        weights = np.exp(scaled[ids], dtype=np.float64)
-        ids, weights = _min_p(ids, weights, params.min_p)
-        kept = _nucleus(weights, weights.sum(), params.top_p)
-        return int(ids[_search(weights[:kept], number)])
-    weights = np.exp(scaled)
+        ids = largest_ids(scratch, params.top_k)
+        weights = np.exp(scratch[ids])
+        weights = weights[weights >= params.min_p]
+        mass = params.top_p * float(weights.sum(dtype=np.float64))
+        return int(ids[_search(weights[: _nucleus_size(weights, mass)], number)])
+    weights = np.exp(scratch, out=scratch)
     if params.min_p > 0.0:
         weights[weights < params.min_p] = 0.0
     if params.top_p < 1.0:
-        return _draw_from_nucleus(scaled, weights, params.top_p, number)
+        ids = _nucleus(weights, params.top_p)
+        return int(ids[_search(weights[ids], number)])
     return _search_blocks(weights, number)
 
 
-def _min_p(
-    ids: npt.NDArray[np.intp], weights: npt.NDArray[np.float64], share: float
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-    """Weights are descending and the largest is 1, so a share is a threshold."""
-    kept = int(np.count_nonzero(weights >= share))
-    return ids[:kept], weights[:kept]
-
-
-def _nucleus(weights: npt.NDArray[np.float64], total: float, top_p: float) -> int:
-    """How many of the largest weights reach `top_p` of the total; all, if they never do."""
-    reached = int(np.searchsorted(np.cumsum(weights), top_p * total))
-    return min(reached + 1, weights.size)
-
-
-def _draw_from_nucleus(scaled: Row, weights: Row, top_p: float, number: float) -> int:
+def _nucleus(weights: Row, top_p: float) -> npt.NDArray[np.intp]:
+    """Ids, ascending, of the fewest largest weights that reach `top_p` of the total. Of equal
+    weights at the edge the lowest ids are kept."""
     total = float(weights.sum(dtype=np.float64))
-    for count in (NUCLEUS_GUESS, scaled.size):
-        ids = largest_ids(scaled, count)
-        largest = weights[ids].astype(np.float64)
-        if ids.size == scaled.size or largest.sum() >= top_p * total:
+    for count in (min(NUCLEUS_GUESS, weights.size), weights.size):
+        largest = np.partition(weights, weights.size - count)[weights.size - count :]
+        descending = np.sort(largest)[::-1]
+        size = _nucleus_size(descending, top_p * total)
+        if size <= count:
             break
-    kept = _nucleus(largest, total, top_p)
-    return int(ids[_search(largest[:kept], number)])
+    size = min(size, weights.size)
+    edge = descending[size - 1]
+    ids = np.flatnonzero(weights >= edge)
+    if ids.size > size:
+        surplus = ids[weights[ids] == edge][size - ids.size :]
+        ids = np.setdiff1d(ids, surplus, assume_unique=True)
+    return ids
 
 
-def _search(weights: npt.NDArray[np.float64], number: float) -> int:
-    sums = np.cumsum(weights)
+def _nucleus_size(descending: Row, mass: float) -> int:
+    """How many of the largest weights reach this mass; one more than there are if all don't."""
+    return int(np.searchsorted(np.cumsum(descending, dtype=np.float64), mass)) + 1
+
+
+def _search(weights: Row, number: float) -> int:
+    sums = np.cumsum(weights, dtype=np.float64)
     return _index_above(sums, number * sums[-1])
 
 
 def _search_blocks(weights: Row, number: float) -> int:
     """`_search` over a whole vocabulary: sums of blocks first, then inside one block."""
-    starts = np.arange(0, weights.size, CDF_BLOCK)
-    sums = np.cumsum(np.add.reduceat(weights, starts, dtype=np.float64))
+    whole = weights.size // CDF_BLOCK * CDF_BLOCK
+    block_sums = weights[:whole].reshape(-1, CDF_BLOCK).sum(axis=1)
+    sums = np.cumsum(np.append(block_sums, weights[whole:].sum()), dtype=np.float64)
     target = number * sums[-1]
     block = _index_above(sums, target)
     before = sums[block - 1] if block else 0.0

@@ -108,7 +108,7 @@ class SamplingParams:
         if self.min_tokens and len(self.stop_token_ids) >= vocabulary:
             raise InvalidParameterError(
                 "stop_token_ids",
-                "min_tokens leaves no token to choose: every token is a stop token",
+                "min_tokens and stop_token_ids leave no token to choose",
             )
         check_vocabulary("logit_bias", self.logit_bias, vocabulary)
         for token, bias in self.logit_bias.items():

@@ -8,8 +8,9 @@ which other rows share the batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.step import StepError
@@ -19,8 +20,7 @@ class BadLogitsError(StepError):
     """A row of logits has no finite maximum: the model's computation went wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
     """Log-probability of a token under the model's raw logits, before bias, penalties,
     temperature and truncation, with the likeliest alternatives in descending order."""
 
@@ -29,8 +29,7 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(msgspec.Struct, frozen=True, gc=False):
     token_id: int
     logprob: TokenLogprob | None = None
 
@@ -56,8 +55,7 @@ class SampledSequence(Protocol):
     def prompt_length(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(msgspec.Struct, frozen=True, gc=False):
     """One token to be chosen from one row of a step's logits."""
 
     row: int

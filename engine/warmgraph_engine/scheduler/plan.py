@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+
+import msgspec
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.scheduler.sequence import Sequence
 from warmgraph_engine.step import Step, StepRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRow:
+class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The positions from `start` up to and without `end` of one sequence."""
 
     sequence: Sequence
@@ -28,8 +28,7 @@ class PlannedRow:
         return self.end - self.scored_from
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, gc=False):
     kind: StepKind
     rows: Seq[PlannedRow]
 

@@ -110,6 +110,8 @@ class Scheduler:
         """Make room for the next position, preempting later arrivals if need be. False if the
         sequence is the latest itself and had to leave."""
         missing = blocks_for(len(sequence.tokens), self._limits.block_size) - len(sequence.blocks)
+        if missing == 0:
+            return True
         while self.pool.free < missing:
             victim = self.running.pop()
             self._free(victim)
