@@ -15,7 +15,13 @@ IMAGE_VARIABLES = ("CONTROL_PLANE_IMAGE", "ENGINE_IMAGE", "DEMO_MODEL_IMAGE")
 
 def prepare() -> Cluster:
     """A cluster that runs, with the images it needs."""
-    return _given() if os.environ.get("KUBECONFIG") else _local()
+    return _given() if has_own_cluster() else _local()
+
+
+def has_own_cluster() -> bool:
+    """Whether KUBECONFIG names a cluster of the user's, not the one that devcluster made."""
+    given = os.environ.get("KUBECONFIG", "")
+    return given not in ("", _output("devcluster", "kubeconfig").strip())
 
 
 def _given() -> Cluster:
@@ -38,10 +44,10 @@ def _given() -> Cluster:
 
 
 def _local() -> Cluster:
-    _tool("devcluster", "up")
-    _tool("images", "build", "--load")
+    _output("devcluster", "up")
     environment = json.loads(_output("devcluster", "env", "--json"))
-    names = json.loads(_output("images", "names"))
+    # The names it prints, not `images names` afterwards: a file may change in between.
+    names = json.loads(_output("images", "build", "--load"))
     return Cluster(
         environment=environment,
         control_plane_image=names["control-plane"],
@@ -51,13 +57,11 @@ def _local() -> Cluster:
     )
 
 
-def _tool(*command: str) -> None:
-    """Run one of the repository's own tools; it prints its own progress."""
-    if subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode:
-        fail(f"`python -m {' '.join(command)}` failed; its message is above")
-
-
 def _output(*command: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
+    """What one of the repository's own tools answers; it prints its progress beside that."""
+    result = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True
+    )
+    if result.returncode:
+        fail(f"`python -m {' '.join(command)}` failed; its message is above")
+    return result.stdout

@@ -41,6 +41,8 @@ def chart(cluster: Cluster) -> None:
     cluster.run(
         "helm", "upgrade", "--install", RELEASE, str(ROOT / "charts" / "warmgraph"),
         "--namespace", SYSTEM_NAMESPACE, "--create-namespace", "--wait", "--timeout", "3m",
+        # The resource type outlives a release on purpose, so a new release finds it there.
+        "--take-ownership",
         *settings,
     )  # fmt: skip
     say(cluster.kubectl("get", "pods", "-n", SYSTEM_NAMESPACE).rstrip().replace("\n", "\n     "))

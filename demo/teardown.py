@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 from demo.console import say, step
+from demo.environment import has_own_cluster
 from demo.install import NAMESPACE, RELEASE, SYSTEM_NAMESPACE
 from demo.kube import ROOT
 
 
 def down() -> None:
-    if os.environ.get("KUBECONFIG"):
+    if has_own_cluster():
         _remove_from_given_cluster()
         return
     with step("Stop the local cluster and remove its data (built programs and images stay cached)"):

@@ -58,12 +58,12 @@ def _news(pod: str, state: dict[str, Any]) -> list[str]:
     cache = report.get("cache", {})
     if cache.get("result", "Pending") != "Pending":
         lines.append(f"{short}  graph cache: {cache['result']}  {cache['message']}".rstrip())
-    for bucket in report.get("buckets", []):
-        if bucket["state"] not in ("Pending", "Capturing"):
-            lines.append(
-                f"{short}  {bucket['mode']:5} {bucket['kind']:7} {bucket['size']:4}  "
-                f"{bucket['state']} in {bucket['seconds']:.2f} s {bucket['reason']}".rstrip()
-            )
+    lines += [
+        f"{short}  {bucket['mode']:5} {bucket['kind']:7} {bucket['size']:4}  "
+        f"{bucket['state']} in {bucket['seconds']:.2f} s {bucket['reason']}".rstrip()
+        for bucket in report.get("buckets", [])
+        if bucket["state"] not in ("Pending", "Capturing")
+    ]
     if state.get("ready"):
         lines.append(f"{short}  pod ready")
     return lines
