@@ -49,12 +49,11 @@ class Cluster:
     """One connection pool to one API server."""
 
     def __init__(self, api: Any, *, on_write: Writes = uncounted) -> None:
-        self.api = api
-        """The official client's ApiClient, for what it brings ready-made."""
+        self._api = api
         self._on_write = on_write
 
     async def close(self) -> None:
-        await self.api.close()
+        await self._api.close()
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
         """The object, or None if there is none."""
@@ -93,6 +92,14 @@ class Cluster:
             kind.path(body["metadata"]["namespace"]),
             query={"fieldManager": labels.FIELD_MANAGER},
             body=body,
+        )
+
+    async def replace(self, kind: Kind, body: Object) -> Object:
+        """The whole object, unless it changed since it was read (ApiError with status 409)."""
+        self._on_write("replace", kind.plural)
+        metadata = body["metadata"]
+        return await self._request(
+            "PUT", kind.path(metadata["namespace"], metadata["name"]), body=body
         )
 
     async def delete(self, kind: Kind, live: Object) -> None:
@@ -135,7 +142,7 @@ class Cluster:
         content_type: str = JSON,
         body: Object | None = None,
     ) -> Object:
-        request = await self.api.param_serialize(
+        request = await self._api.param_serialize(
             method,
             path,
             query_params=[(key, value) for key, value in (query or {}).items() if value],
@@ -143,7 +150,7 @@ class Cluster:
             body=body,
             auth_settings=["BearerToken"],
         )
-        response = await self.api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_SECONDS)
+        response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_SECONDS)
         text = await response.read()
         if not 200 <= response.status <= 299:
             raise ApiError(response.status, _message(text))

@@ -40,6 +40,7 @@ STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses")
 AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 EVENT = Kind("events.k8s.io/v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CORE_EVENT = Kind("v1", "Event", "events")
 
 WATCHED_KINDS = (

@@ -13,7 +13,7 @@ import aiohttp
 from warmgraph_operator.client import Cluster, connect
 from warmgraph_operator.config import Config, parse
 from warmgraph_operator.health import application, serve
-from warmgraph_operator.leader import lead
+from warmgraph_operator.leader import Election
 from warmgraph_operator.logs import configure
 from warmgraph_operator.metrics import Metrics
 from warmgraph_operator.reconcile import Reconciler
@@ -74,7 +74,8 @@ async def run(config: Config) -> int:
         server = await serve(app, host=config.host, port=config.port)
         logger.info("listening on port %d", config.port)
         if config.leader_elect:
-            work = asyncio.create_task(lead(cluster.api, config.lease_namespace, operator.work))
+            election = Election(cluster, config.lease_namespace)
+            work = asyncio.create_task(election.lead(operator.work))
         else:
             work = asyncio.create_task(operator.work())
         stop = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.apiserver.operator.world import World
+from tests.apiserver.operator.world import World, activator
 from warmgraph_operator import kinds
 from warmgraph_operator.kinds import Object
 
@@ -185,3 +185,47 @@ async def gone(world: World, pod: Object) -> None:
         return all(p["metadata"]["uid"] != pod["metadata"]["uid"] for p in pods)
 
     await world.eventually(check, "the pod is gone")
+
+
+async def test_a_roll_with_activators_installed_goes_its_way(world: World) -> None:
+    await activator(world)
+    await world.start(activator_namespace=world.namespace)
+    world.kubelet()
+    await world.create("tiny")
+    await world.until("tiny", "Ready", "True")
+    pod = await model_pod(world)
+    await world.edit("tiny", model={"revision": "two"})
+    await gone(world, pod)
+    await world.until("tiny", "Ready", "True")
+
+
+async def test_a_replacement_puts_the_activators_in_first(world: World) -> None:
+    await activator(world)
+    await world.start(activator_namespace=world.namespace)
+    world.kubelet()
+    await world.create("tiny", rollout={"strategy": "Replace"})
+    await world.until("tiny", "Ready", "True")
+    old = await model_pod(world)
+    await world.eventually(lambda: no_slice(world), "no slice while the pod serves")
+    await world.edit("tiny", model={"revision": "two"})
+    await world.have(kinds.ENDPOINT_SLICE, "tiny-activator")
+    await world.eventually(world.quiet, "quiet")
+    assert (await model_pod(world))["metadata"]["uid"] == old["metadata"]["uid"]
+    resource = await world.have(kinds.INFERENCE_DEPLOYMENT, "tiny")
+    port = resource["status"]["activator"]["port"]
+    world.pods.stands_for[port] = (world.namespace, "tiny")
+    await gone(world, old)
+    assert not await no_slice(world)
+    await world.until("tiny", "Ready", "True")
+    await world.eventually(lambda: no_slice(world), "no slice once the new pod serves")
+
+
+async def no_slice(world: World) -> bool:
+    return await world.get(kinds.ENDPOINT_SLICE, "tiny-activator") is None
+
+
+async def model_pod(world: World) -> Object:
+    (pod,) = await world.cluster.list(
+        kinds.POD, world.namespace, labels="warmgraph.dev/inference-deployment=tiny"
+    )
+    return pod

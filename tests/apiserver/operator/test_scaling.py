@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.apiserver.operator.world import World, ready_status, warm
+from tests.apiserver.operator.world import World, activator, warm
 from warmgraph_api.report import Load
 from warmgraph_operator import kinds
-
-ACTIVATORS = {"app.kubernetes.io/component": "activator"}
 
 
 async def test_scale_is_copied_to_the_deployment(world: World) -> None:
@@ -142,16 +140,6 @@ async def test_each_deployment_has_a_port_of_its_own(world: World) -> None:
 
 
 # --- helpers
-
-
-async def activator(world: World) -> None:
-    """An activator pod that is ready."""
-    pod = {
-        "metadata": {"name": "activator", "labels": ACTIVATORS},
-        "spec": {"containers": [{"name": "activator", "image": "activator"}]},
-    }
-    await world.post(kinds.POD, pod)
-    await world.pod_status("activator", **ready_status("10.99.7.7"))
 
 
 async def autoscaler(world: World, *, kind: str) -> None:

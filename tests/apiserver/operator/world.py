@@ -355,3 +355,16 @@ async def open_world(namespace: str, kubeconfig: Path, audit_log: Path) -> World
         body={"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}},
     )
     return World(cluster, namespace, kubeconfig, audit_log)
+
+
+async def activator(world: World) -> None:
+    """An activator pod that is ready, in the namespace of the test."""
+    pod = {
+        "metadata": {
+            "name": "activator",
+            "labels": {"app.kubernetes.io/component": "activator"},
+        },
+        "spec": {"containers": [{"name": "activator", "image": "activator"}]},
+    }
+    await world.post(kinds.POD, pod)
+    await world.pod_status("activator", **ready_status("10.99.7.7"))
