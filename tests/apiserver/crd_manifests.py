@@ -85,7 +85,7 @@ REFUSED = [
         "uri with a space",
         {"spec.model.uri": "pvc://models/my model"},
         "spec.model.uri",
-        "without spaces",
+        "without white space",
     ),
     Refused(
         "uri climbs out of the volume",
@@ -103,7 +103,7 @@ REFUSED = [
         "served name with a space",
         {"spec.model.servedName": "my model"},
         "spec.model.servedName",
-        "model.servedName must not contain spaces",
+        "model.servedName must not contain white space",
     ),
     Refused(
         "misspelt field",
@@ -125,10 +125,10 @@ REFUSED = [
         'supported values: "auto", "bfloat16", "float16", "float32"',
     ),
     Refused(
-        "image with a space",
-        {"spec.engine.image": "my image"},
+        "image with a line break",
+        {"spec.engine.image": "image:1\n"},
         "spec.engine.image",
-        "engine.image must not contain spaces",
+        "engine.image must not contain white space",
     ),
     Refused(
         "attention backend is a path",
@@ -382,6 +382,24 @@ REFUSED = [
         "must equal engine.tensorParallelSize",
     ),
     Refused(
+        "cpu as a fraction without quotes",
+        {"spec.template.resources.requests": {"cpu": 0.5}},
+        "spec.template.resources.requests.cpu",
+        "must be of type integer,string",
+    ),
+    Refused(
+        "environment value without quotes",
+        {"spec.template.env": [{"name": "THREADS", "value": 2}]},
+        "spec.template.env[0].value",
+        "must be of type string",
+    ),
+    Refused(
+        "revision without quotes",
+        {"spec.model.revision": 1.5},
+        "spec.model.revision",
+        "must be of type string",
+    ),
+    Refused(
         "environment without a name",
         {"spec.template.env": [{"value": "1"}]},
         "spec.template.env[0].name",
@@ -524,6 +542,34 @@ ACCEPTED = [
                 "schedulerName": "other",
                 "terminationGracePeriodSeconds": 30,
             }
+        },
+    ),
+    Accepted(
+        "everything at its largest",
+        {
+            "spec.model": {"uri": "file:///" + "a" * 1016, "revision": "r" * 128},
+            "spec.engine": {
+                "maxBatchSize": 4096,
+                "maxBatchTokens": 131_072,
+                "speculative": {"method": "NGram"},
+            },
+            "spec.buckets": {
+                kind: {"eager": list(range(1, 65)), "lazy": list(range(65, 129))}
+                for kind in ("decode", "prefill", "verify")
+            },
+            "spec.template": {
+                "labels": {f"{n:063}": "v" * 63 for n in range(64)},
+                "annotations": {f"{n:063}": "v" * 1024 for n in range(64)},
+                "resources": {
+                    "requests": {f"example.com/{n}": "1" * 32 for n in range(12)},
+                    "limits": {f"example.com/{n}": "1" * 32 for n in range(12)},
+                },
+                "env": [{"name": f"VARIABLE_{n:0240}", "value": "v" * 512} for n in range(256)],
+                "volumes": [{"name": f"{n:063}", "emptyDir": {}} for n in range(64)],
+                "volumeMounts": [
+                    {"name": f"{63 - n:063}", "mountPath": f"/{n:01000}"} for n in range(64)
+                ],
+            },
         },
     ),
     Accepted(

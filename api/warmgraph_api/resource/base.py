@@ -35,17 +35,21 @@ def keyed_by(*keys: str) -> dict[str, Any]:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
-def embedded(kind: str, *, required: dict[str, Any] | None = None, **extra: Any) -> Meta:
+def embedded(
+    kind: str, *, required: dict[str, Any] | None = None, optional: dict[str, Any] | None = None
+) -> Meta:
     """An object of a core Kubernetes type, which the API server checks when it becomes a pod.
 
-    `required` names fields, with their schemas, that are checked here already.
+    `required` and `optional` are fields, with their schemas, that are checked here already.
     """
-    fields = {"properties": required, "required": list(required)} if required else {}
-    return Meta(
-        description=kind,
-        extra_json_schema={"x-kubernetes-preserve-unknown-fields": True, **fields, **extra},
-    )
+    schema: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+    if required or optional:
+        schema["properties"] = {**(required or {}), **(optional or {})}
+        schema["required"] = list(required or {})
+    return Meta(description=kind, extra_json_schema=schema)
 
+
+NO_WHITE_SPACE = "!self.matches('[[:space:]]')"
 
 QUANTITY_LENGTH = 32
 """Longer than any quantity people write; rules on unbounded text cost too much for the CRD."""

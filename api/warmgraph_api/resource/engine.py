@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from warmgraph_api.resource.base import MemoryQuantity, Resource, rule, rules
+from warmgraph_api.resource.base import NO_WHITE_SPACE, MemoryQuantity, Resource, rule, rules
 
 
 class Device(StrEnum):
@@ -67,7 +67,7 @@ class Engine(Resource, frozen=True, kw_only=True):
             max_length=512,
             description="Engine image; the operator's default if empty.",
             extra_json_schema=rules(
-                rule("!self.contains(' ')", "engine.image must not contain spaces")
+                rule(NO_WHITE_SPACE, "engine.image must not contain white space")
             ),
         ),
     ] = ""

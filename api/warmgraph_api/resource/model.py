@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from warmgraph_api.resource.base import Resource, rule, rules
+from warmgraph_api.resource.base import NO_WHITE_SPACE, Resource, rule, rules
 
-URI_PATTERN = "^(file:///[^ ]+|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[^ ]*)?)$"
+URI_PATTERN = "^(file:///[^[:space:]]+|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[^[:space:]]*)?)$"
 
 
 class Model(Resource, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Model(Resource, frozen=True, kw_only=True):
             extra_json_schema=rules(
                 rule(
                     f"self.matches('{URI_PATTERN}')",
-                    "model.uri must be pvc://CLAIM/PATH or file:///PATH, without spaces",
+                    "model.uri must be pvc://CLAIM/PATH or file:///PATH, without white space",
                 ),
                 rule(
                     "!self.split('/').exists(part, part == '..')",
@@ -51,7 +51,7 @@ class Model(Resource, frozen=True, kw_only=True):
             max_length=253,
             description="Name of the model in the OpenAI API; the resource's own name if empty.",
             extra_json_schema=rules(
-                rule("!self.contains(' ')", "model.servedName must not contain spaces")
+                rule(NO_WHITE_SPACE, "model.servedName must not contain white space")
             ),
         ),
     ] = ""

@@ -46,7 +46,10 @@ class Resources(Resource, frozen=True, kw_only=True):
 
     requests: Annotated[
         dict[str, AnyQuantity],
-        Meta(max_length=MOST_RESOURCE_NAMES, description="What the scheduler reserves."),
+        Meta(
+            max_length=MOST_RESOURCE_NAMES,
+            description="What the scheduler reserves; write 500m for half a core.",
+        ),
     ] = {}
     limits: Annotated[
         dict[str, AnyQuantity],
@@ -116,7 +119,13 @@ class Template(Resource, frozen=True, kw_only=True):
         Meta(max_length=MOST_ITEMS, description="How the pods spread over nodes and zones."),
     ] = []
     env: Annotated[
-        list[Annotated[dict[str, Any], embedded("EnvVar", required={"name": Name})]],
+        list[
+            Annotated[
+                dict[str, Any],
+                # A number or a boolean that lacks its quotes is the mistake everybody makes.
+                embedded("EnvVar", required={"name": Name}, optional={"value": {"type": "string"}}),
+            ]
+        ],
         Meta(
             max_length=MOST_ENV,
             description="Environment of the engine's container. A change rolls the pods.",
