@@ -32,6 +32,10 @@ RESERVED_PATHS = [ports.RUN_DIRECTORY, "/tmp", ports.CACHE_DIRECTORY]  # noqa: S
 Text = Annotated[str, Meta(max_length=253)]
 Name = {"type": "string", "minLength": 1, "maxLength": 253}
 
+# Linux takes no longer one (MAX_ARG_STRLEN). A number or a boolean that lacks its quotes is the
+# mistake everybody makes, and shows here rather than in a pod that is never made.
+EnvValue = {"type": "string", "maxLength": 131_072}
+
 OwnKeys = rules(
     rule(
         "!self.exists(key, key.startsWith('warmgraph.dev/')"
@@ -122,8 +126,7 @@ class Template(Resource, frozen=True, kw_only=True):
         list[
             Annotated[
                 dict[str, Any],
-                # A number or a boolean that lacks its quotes is the mistake everybody makes.
-                embedded("EnvVar", required={"name": Name}, optional={"value": {"type": "string"}}),
+                embedded("EnvVar", required={"name": Name}, optional={"value": EnvValue}),
             ]
         ],
         Meta(
