@@ -19,13 +19,23 @@ from warmgraph_operator.reports import PodReader
 from warmgraph_operator.resource import InferenceDeployment
 from warmgraph_operator.revision import config_map_digest, config_maps_of
 
-# Of a pod that waits for a volume or a network: it has a node by then.
-_PASSED = frozenset({"FailedScheduling"})
+# What a pod waits for that nothing but an event names. Others, such as a startup probe's first
+# misses, are part of every start.
+_POD_WARNINGS = frozenset(
+    {
+        "FailedMount",
+        "FailedAttachVolume",
+        "FailedMapVolume",
+        "FailedCreatePodSandBox",
+        "NetworkNotReady",
+    }
+)
 
 
 async def observe(cluster: Cluster, reader: PodReader, infd: InferenceDeployment) -> Observed:
     """Raises ApiError where the API server does not answer: a pass never acts on a guess."""
     namespace, name = infd.key
+    now = datetime.now(UTC)
     own_claim = claim_name(infd) if wants_claim(infd) else ""
     claims, pods = await asyncio.gather(
         _by_name(cluster, kinds.CLAIM, namespace, {own_claim, *mounted_claims(infd)} - {""}),
@@ -46,12 +56,13 @@ async def observe(cluster: Cluster, reader: PodReader, infd: InferenceDeployment
             config_maps = get(_digests(cluster, namespace, config_maps_of(infd.spec.template)))
             autoscalers = get(_autoscalers(cluster, namespace))
             states = get(reader.states(tuple(pods)))
-            warnings = get(_warnings(cluster, namespace, pods, claims.values()))
+            stuck = [pod for pod in pods if needs_events(pod, now)]
+            warnings = get(_warnings(cluster, namespace, stuck, claims.values()))
             classes = get(_storage_classes(cluster, claims.values()))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None  # the others say the same of the same API server
     return Observed(
-        now=datetime.now(UTC),
+        now=now,
         deployment=deployment.result(),
         service=service.result(),
         service_account=account.result(),
@@ -115,9 +126,9 @@ async def _storage_classes(
 async def _warnings(
     cluster: Cluster, namespace: str, pods: list[Object], claims: Iterable[Object | None]
 ) -> dict[str, str]:
-    """Latest warning of whatever waits, by object name."""
+    """Latest warning of whatever waits, by object name. pods: those that need their events."""
     waiting = [claim for claim in claims if claim is not None and is_pending(claim)]
-    waiting += [pod for pod in pods if needs_events(pod)]
+    waiting += pods
     uids = [entry["metadata"]["uid"] for entry in waiting]
     lists = await asyncio.gather(
         *(
@@ -132,7 +143,11 @@ async def _warnings(
     )
     latest: dict[str, str] = {}
     for entry, events in zip(waiting, lists, strict=True):
-        told = [event for event in events or [] if event.get("reason") not in _PASSED]
+        told = [
+            event
+            for event in events or []
+            if entry not in pods or event.get("reason") in _POD_WARNINGS
+        ]
         if told:
             newest = max(told, key=_event_time)
             latest[entry["metadata"]["name"]] = newest.get("message") or newest.get("reason", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from warmgraph_api.reasons import Reason
 from warmgraph_api.report import PodState
@@ -28,6 +29,9 @@ _CONFIG_REASONS = frozenset(
 CRASHES_IN_A_LOOP = 2
 """A single crash may be a lost GPU or a node's trouble; the second is a loop, also in the moments
 between two restarts when the container runs."""
+
+PATIENCE_SECONDS = 15.0
+"""Attaching a volume or setting up a network often fails once and works a few seconds later."""
 
 LAST_WORDS = 300
 """Characters of a crashed container's last output: the end of a traceback."""
@@ -80,10 +84,12 @@ def _waiting(entry: Object) -> Problem | None:
     waiting = (entry.get("state") or {}).get("waiting") or {}
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason in _IMAGE_REASONS:
+        # The kubelet tries, waits, and tries again: the cause is the same in each of its words.
+        cause = message.rpartition("ErrImagePull: ")[2] or reason
         return Problem(
             Reason.IMAGE_PULL_FAILED,
-            f"image {entry.get('image', '')!r} of container {entry['name']}: "
-            f"{reason}: {message or 'no more is known'}",
+            f"image {entry.get('image', '')!r} of container {entry['name']} cannot be pulled: "
+            + cause,
         )
     if reason in _CONFIG_REASONS:
         return Problem(
@@ -127,15 +133,15 @@ def _reported(state: PodState | None) -> Problem | None:
     return Problem(Reason(state.reason), state.message)
 
 
-def needs_events(pod: Object) -> bool:
-    """It waits for something that only an event names: a volume, a secret, a network."""
+def needs_events(pod: Object, now: datetime) -> bool:
+    """It has waited for a while for something that only an event names: a volume, a network."""
     if is_true(pod, "Ready") or not is_true(pod, "PodScheduled"):
         return False
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    if (now - created).total_seconds() < PATIENCE_SECONDS:
+        return False
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or []
-    waiting = [
-        ((entry.get("state") or {}).get("waiting") or {}).get("reason") for entry in statuses
-    ]
-    return not statuses or "PodInitializing" in waiting or "ContainerCreating" in waiting
+    return not statuses or any("waiting" in (entry.get("state") or {}) for entry in statuses)
 
 
 def first_problem(

@@ -240,11 +240,18 @@ def test_a_stopping_pod_does_not_count() -> None:
 
 
 def test_a_pod_that_was_ready_and_is_not_any_more() -> None:
-    lost = state(ready=False, reason="Draining", message="draining")
+    lost = state(ready=False, reason="Starting", message="the engine has not reported yet")
     seen = observed(pod(ready=False), reports={"tiny-1": lost})
     now = said(infd(status=SERVED), seen)
     assert now["Ready"] == "False NoReadyReplica"
     assert now["Serving"] == "False NoReadyReplica"
+
+
+def test_a_pod_that_was_told_to_stop_is_no_trouble() -> None:
+    """Its sidecar may know before this pass has seen the deletion."""
+    stopping = state(ready=False, reason="Draining", message="draining", draining=True)
+    seen = observed(pod(ready=False), reports={"tiny-1": stopping})
+    assert said(infd(status=SERVED), seen)["Ready"] == "False Starting"
 
 
 def test_an_empty_eager_list_is_warm_by_declaration() -> None:

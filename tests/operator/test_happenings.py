@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests.operator.builders import faulty, infd, observed, pod, report, state, warming
+from tests.operator.builders import deployment, faulty, infd, observed, pod, report, state, warming
 from warmgraph_api.report import Cache, CacheResult, Span
 from warmgraph_api.status import Status
 from warmgraph_operator.observed import Observed
@@ -42,6 +42,14 @@ def test_a_pod_that_becomes_ready_tells_of_its_start_and_its_cache() -> None:
 def test_nothing_is_told_twice() -> None:
     first = after(observed(pod()), after(STARTING))
     assert told(first, observed(pod())) == []
+
+
+def test_a_first_start_is_no_finished_rollout() -> None:
+    before = after(observed(deployment=None))
+    assert told(before, STARTING) == []
+    rolling = observed(pod(revision="r0"), deployment=deployment(revision="r1"))
+    before = after(rolling, after(observed(pod())))
+    assert (False, "CurrentRevision") in told(before, observed(pod()))
 
 
 def test_a_refusal_names_the_field() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.operator.builders import container, faulty, pod, state, warming
+from tests.operator.builders import NOW, container, faulty, pod, state, warming
 from warmgraph_api.reasons import Reason
 from warmgraph_operator.kinds import Object
 from warmgraph_operator.pods import diagnose, first_problem, needs_events
@@ -27,8 +27,12 @@ def waiting(reason: str, message: str = "details", name: str = "engine") -> Obje
     ("status", "reason", "words"),
     [
         (waiting("ErrImagePull", "not found"), Reason.IMAGE_PULL_FAILED, "'engine:1'"),
-        (waiting("ImagePullBackOff"), Reason.IMAGE_PULL_FAILED, "ImagePullBackOff: details"),
-        (waiting("InvalidImageName", ""), Reason.IMAGE_PULL_FAILED, "no more is known"),
+        (waiting("ImagePullBackOff"), Reason.IMAGE_PULL_FAILED, "cannot be pulled: details"),
+        (
+            waiting("InvalidImageName", ""),
+            Reason.IMAGE_PULL_FAILED,
+            "cannot be pulled: InvalidImageName",
+        ),
         (waiting("ErrImageNeverPull"), Reason.IMAGE_PULL_FAILED, "of container engine"),
         (
             waiting("CreateContainerConfigError", 'secret "token" not found'),
@@ -62,6 +66,14 @@ def test_a_container_in_trouble_is_named(status: Object, reason: Reason, words: 
     assert problem is not None
     assert problem.reason == reason
     assert words in problem.message and "Pod tiny-1" in problem.message
+
+
+def test_a_pull_that_is_tried_again_and_again_is_told_in_the_same_words() -> None:
+    cause = "rpc error: not found"
+    tried = waiting("ErrImagePull", cause)
+    waits = waiting("ImagePullBackOff", f'Back-off pulling image "engine:1": ErrImagePull: {cause}')
+    first, second = (diagnose(pod(ready=False, **status), None) for status in (tried, waits))
+    assert first is not None and first == second
 
 
 def test_an_unschedulable_pod_says_what_is_missing() -> None:
@@ -116,15 +128,16 @@ def test_a_volume_that_does_not_mount_is_named() -> None:
     assert problem == (Reason.POD_REJECTED, f"Pod tiny-1: {message}")
 
 
-def test_events_are_read_only_for_pods_that_wait_without_a_word() -> None:
+def test_events_are_read_only_for_pods_that_wait_long_without_a_word() -> None:
     sidecar_waits = container("sidecar", state={"waiting": {"reason": "PodInitializing"}})
     sidecar_runs = container("sidecar")
     unscheduled = [{"type": "PodScheduled", "status": "False"}]
-    assert needs_events(pod(ready=False))
-    assert needs_events(pod(ready=False, initContainerStatuses=sidecar_waits))
-    assert not needs_events(pod(ready=False, initContainerStatuses=sidecar_runs))
-    assert not needs_events(pod(ready=False, conditions=unscheduled))
-    assert not needs_events(pod())
+    assert needs_events(pod(ready=False), NOW)
+    assert needs_events(pod(ready=False, initContainerStatuses=sidecar_waits), NOW)
+    assert not needs_events(pod(ready=False, initContainerStatuses=sidecar_runs), NOW)
+    assert not needs_events(pod(ready=False, conditions=unscheduled), NOW)
+    assert not needs_events(pod(ready=False, created="2026-01-01T11:59:50Z"), NOW)
+    assert not needs_events(pod(), NOW)
 
 
 def test_the_newest_pod_in_trouble_speaks() -> None:

@@ -101,7 +101,7 @@ def _transition(then: Condition | None, now: Condition) -> Happening | None:
     if now.type == ConditionType.READY and now.status == "True":
         return Happening(False, reason, now.message)
     if now.type == ConditionType.UP_TO_DATE:
-        if now.status == "True" and then is not None and not was_true:
+        if now.status == "True" and then is not None and then.reason != Reason.STARTING:
             return Happening(False, reason, f"every pod runs {now.message}")
         if now.status == "False" and was_true:
             return Happening(False, reason, now.message)

@@ -143,13 +143,18 @@ def _starting(facts: Facts) -> tuple[Reason, str]:
         reason = Reason.WAKING if facts.waking else Reason.STARTING
         return reason, "the first pod is being created"
     states = [state for pod in facts.live if (state := facts.state(pod))]
-    if any(state.ready_at is not None and not state.ready for state in states):
+    if any(_is_lost(state) for state in states):
         return Reason.NO_READY_REPLICA, _lost(states)
     message = next((s.message for s in reversed(states) if s.message), "the pod is starting")
     if facts.waking:
         return Reason.WAKING, message
     warming = any(state.reason == Reason.WARMING_UP for state in states)
     return (Reason.WARMING_UP if warming else Reason.STARTING), message
+
+
+def _is_lost(state: PodState) -> bool:
+    """It was ready and is not any more, for another reason than that it was told to stop."""
+    return state.ready_at is not None and not state.ready and not state.draining
 
 
 def _lost(states: list[PodState]) -> str:
