@@ -32,9 +32,8 @@ def values() -> Object:
     return loaded
 
 
-@dataclass(frozen=True)
 class HelmError(Exception):
-    message: str
+    """What helm printed when it failed."""
 
 
 @dataclass(frozen=True)
