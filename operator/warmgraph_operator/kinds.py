@@ -27,7 +27,6 @@ class Kind(NamedTuple):
 
 INFERENCE_DEPLOYMENT = Kind(labels.API_VERSION, labels.KIND, labels.PLURAL)
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
-REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
 CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
@@ -45,7 +44,6 @@ CORE_EVENT = Kind("v1", "Event", "events")
 
 WATCHED_KINDS = (
     DEPLOYMENT,
-    REPLICA_SET,
     POD,
     SERVICE,
     SERVICE_ACCOUNT,

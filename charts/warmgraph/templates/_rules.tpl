@@ -6,7 +6,7 @@
   verbs: [get, list, watch]
 - apiGroups: [warmgraph.dev]
   resources: [inferencedeployments/status, inferencedeployments/scale]
-  verbs: [get, patch]
+  verbs: [patch]
 # Asked for where an owner reference blocks its owner's deletion. No finalizer is ever set.
 - apiGroups: [warmgraph.dev]
   resources: [inferencedeployments/finalizers]
@@ -14,10 +14,6 @@
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, list, watch, create, patch]
-# Why a pod could not be created.
-- apiGroups: [apps]
-  resources: [replicasets]
-  verbs: [get, list, watch]
 # History of pod templates.
 - apiGroups: [apps]
   resources: [controllerrevisions]
@@ -42,7 +38,7 @@
   verbs: [list]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]
