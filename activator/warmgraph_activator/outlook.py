@@ -11,15 +11,14 @@ HOPELESS = frozenset(
         Reason.ENGINE_CRASH_LOOPING,
         Reason.OUT_OF_MEMORY,
         Reason.WARMUP_FAILED,
-        Reason.POD_REJECTED,
         Reason.STORAGE_CLASS_MISSING,
         Reason.CLAIM_MISSING,
         Reason.NAME_CONFLICT,
     }
 )
-"""No pod will come until somebody changes something. Not among them: Unschedulable and
-ClaimPending (a node or a volume may be on its way), WarmupStalled and EngineFault (the engine is
-being restarted), ProgressDeadlineExceeded (slow is not hopeless)."""
+"""No pod will come until somebody changes something. Not among them: Unschedulable, ClaimPending and
+PodRejected (a node, a volume, its attachment or a quota may be on its way), WarmupStalled and
+EngineFault (the engine is being restarted), ProgressDeadlineExceeded (slow is not hopeless)."""
 
 
 def failure(deployment: Deployment) -> str | None:

@@ -23,6 +23,7 @@ def test_what_may_still_change_is_waited_for() -> None:
     assert not HOPELESS & {
         Reason.UNSCHEDULABLE,
         Reason.CLAIM_PENDING,
+        Reason.POD_REJECTED,
         Reason.ENGINE_FAULT,
         Reason.WARMUP_STALLED,
         Reason.PROGRESS_DEADLINE_EXCEEDED,
