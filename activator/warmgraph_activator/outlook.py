@@ -16,8 +16,8 @@ HOPELESS = frozenset(
         Reason.NAME_CONFLICT,
     }
 )
-"""No pod will come until somebody changes something. Not among them: Unschedulable, ClaimPending and
-PodRejected (a node, a volume, its attachment or a quota may be on its way), WarmupStalled and
+"""No pod will come until somebody changes something. Not among them: Unschedulable, ClaimPending
+and PodRejected (a node, a volume, its attachment or a quota may be on its way), WarmupStalled and
 EngineFault (the engine is being restarted), ProgressDeadlineExceeded (slow is not hopeless)."""
 
 
