@@ -114,9 +114,11 @@ class World:
         }
         return Config(**{**settings, **changes})
 
-    async def start(self, **changes: Any) -> Operator:
+    async def start(self, *, kubeconfig: Path | None = None, **changes: Any) -> Operator:
+        """kubeconfig: whose permissions it has; the administrator's without one."""
         metrics = Metrics()
-        cluster = await connect(kubeconfig=str(self._kubeconfig), on_write=metrics.count_write)
+        chosen = str(kubeconfig or self._kubeconfig)
+        cluster = await connect(kubeconfig=chosen, on_write=metrics.count_write)
         operator = Operator(self.config(**changes), cluster, self.pods, metrics)
         self._running.append((asyncio.create_task(operator.work()), cluster))
         return operator
