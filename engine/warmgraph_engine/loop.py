@@ -1,7 +1,9 @@
 """The engine thread: takes requests, schedules a step, runs it, draws tokens, hands them out.
 
 The thread only ever holds plain token ids; text, HTTP and JSON are on the other side of
-`deliver`. One turn is: schedule, execute, sample (which only enqueues), read the tokens, commit.
+`deliver`. One turn is: schedule, execute and sample (on a GPU both only enqueue), read the tokens,
+commit. With run-ahead the tokens read are those of the turn before, so that the device always has
+its next step while this thread reads, decides and delivers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from warmgraph_api.report import Load
 from warmgraph_engine.inflight import InFlight
 from warmgraph_engine.kv import blocks_for, positions_of
 from warmgraph_engine.metrics import EngineMetrics
-from warmgraph_engine.sampling.sampler import Draw, SampledToken, Sampler, TokenLogprob
+from warmgraph_engine.sampling.sampler import (
+    Draw,
+    PendingTokens,
+    SampledToken,
+    Sampler,
+    TokenLogprob,
+)
 from warmgraph_engine.scheduler.plan import Plan, PlannedRow
 from warmgraph_engine.scheduler.scheduler import Scheduler
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
@@ -53,6 +61,15 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: EngineFaultError | None = None
 
 
+class _Issued(msgspec.Struct, frozen=True, gc=False):
+    """A step on its way."""
+
+    plan: Plan
+    scores: list[list[TokenLogprob]]
+    """Prompt log-probabilities of each row."""
+    tokens: PendingTokens
+
+
 Deliver = Callable[[list[Output]], None]
 """Called on the engine thread once per step; must return at once."""
 
@@ -71,12 +88,17 @@ class EngineLoop:
         metrics: EngineMetrics,
         on_fault: OnFault,
         max_waiting: int = MAX_WAITING,
+        run_ahead: bool = False,
     ) -> None:
+        """`run_ahead` needs an executor and a sampler that keep drawn tokens on the device, where
+        PENDING_TOKEN refers to them."""
         self._executor = executor
         self._sampler = sampler
         self._metrics = metrics
         self._on_fault = on_fault
         self._max_waiting = max_waiting
+        self._run_ahead = run_ahead
+        self._unread: _Issued | None = None
         self._scheduler = Scheduler(executor.limits)
         self._deliver: Deliver = _nowhere
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
@@ -179,8 +201,12 @@ class EngineLoop:
     def _turn(self) -> None:
         self._take_messages()
         plan = self._scheduler.schedule()
-        if plan is not None:
-            self._run(plan)
+        issued = self._issue(plan) if plan is not None else None
+        if self._run_ahead:
+            issued, self._unread = self._unread, issued
+        if issued is not None:
+            self._finish(issued)
+        if issued is not None or self._unread is not None:
             self._executor.idle_work(busy=bool(self._scheduler.running))
         elif not self._executor.idle_work(busy=False):
             self._sleep()
@@ -200,45 +226,44 @@ class EngineLoop:
             )
             self._woken = False
 
-    def _run(self, plan: Plan) -> None:
-        self._step_since = time.monotonic()
+    def _issue(self, plan: Plan) -> _Issued:
+        """Hand a step and its draws to the device."""
+        self._step_since = self._step_since or time.monotonic()
         result = self._executor.execute(plan.step())
-        outputs = self._outputs(plan, result)
-        self._step_since = None
+        draws: list[Draw] = []
+        scores: list[list[TokenLogprob]] = []
+        first_row = 0
+        for row in plan.rows:
+            if row.draws:
+                last = first_row + row.logit_rows - 1
+                draws.append(Draw(last, row.sequence, row.position, row.sequence.slot))
+            scores.append(self._prompt_logprobs(row, first_row, result))
+            first_row += row.logit_rows
+        return _Issued(plan, scores, self._sampler.sample(result.logits, draws))
+
+    def _finish(self, issued: _Issued) -> None:
+        """Read a step's tokens and tell each sequence what it got."""
+        tokens = iter(issued.tokens.read())
+        self._step_since = None if self._unread is None else time.monotonic()
+        outputs: list[Output] = []
+        for row, scored in zip(issued.plan.rows, issued.scores, strict=True):
+            sequence, finish = row.sequence, None
+            token = next(tokens) if row.draws else None
+            if sequence.ended:  # cancelled, or stopped by the token before this one
+                continue
+            if token is not None:
+                finish = sequence.append(token.token_id)
+            elif row.end == sequence.prefill_end and sequence.params.max_tokens == 0:
+                finish = FinishReason.LENGTH
+            if token is not None or scored or finish is not None:
+                outputs.append(
+                    Output(sequence=sequence, token=token, prompt_logprobs=scored, finish=finish)
+                )
         self._remove(output.sequence for output in outputs if output.finish)
         self._metrics.preemptions.inc(self._scheduler.preemptions - self._preemptions_counted)
         self._preemptions_counted = self._scheduler.preemptions
         if outputs:
             self._deliver(outputs)
-
-    def _outputs(self, plan: Plan, result: StepResult) -> list[Output]:
-        """Draw the step's tokens and say what each sequence got."""
-        placed: list[tuple[PlannedRow, int]] = []
-        first_row = 0
-        for row in plan.rows:
-            placed.append((row, first_row))
-            first_row += row.logit_rows
-        draws = [
-            Draw(first + row.logit_rows - 1, row.sequence) for row, first in placed if row.draws
-        ]
-        pending = self._sampler.sample(result.logits, draws)
-        scores = [self._prompt_logprobs(row, first, result) for row, first in placed]
-        tokens = iter(pending.read())
-        outputs = []
-        for (row, _), scored in zip(placed, scores, strict=True):
-            token = next(tokens) if row.draws else None
-            finish = None
-            if token is not None:
-                finish = row.sequence.append(token.token_id)
-            elif row.sequence.params.max_tokens == 0 and not row.sequence.prefilling:
-                finish = FinishReason.LENGTH
-            if token is not None or scored or finish is not None:
-                outputs.append(
-                    Output(
-                        sequence=row.sequence, token=token, prompt_logprobs=scored, finish=finish
-                    )
-                )
-        return outputs
 
     def _prompt_logprobs(
         self, row: PlannedRow, first_row: int, result: StepResult

@@ -16,12 +16,20 @@ from typing import Any, Protocol
 from warmgraph_api.report import StepKind
 
 
+PENDING_TOKEN = -1
+"""In StepRow.token_ids: the token drawn last for the row's slot, which only the device knows yet.
+Sent only to backends whose sampler leaves it there (run-ahead, see loop.py)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
     """What one sequence contributes to a step."""
 
     token_ids: Sequence[int]
     """The tokens to run, one or more."""
+    slot: int = 0
+    """0 to max_batch_size - 1, the sequence's own while it runs: where a device keeps what belongs
+    to it from step to step, such as the token drawn last."""
     start_position: int
     """Position of the first of them; every earlier position is in the KV cache already."""
     block_table: Sequence[int]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from tests.engine.device import DeviceSampler
 from tests.engine.toy import ToyExecutor, limits
 from warmgraph_engine.loop import EngineFaultError, EngineLoop, Output
 from warmgraph_engine.metrics import EngineMetrics
@@ -38,14 +39,22 @@ class Result:
 class Engine:
     """An engine loop over the toy model, with a place where its outputs gather."""
 
-    def __init__(self, facts: Limits | None = None, **settings: int) -> None:
+    def __init__(
+        self, facts: Limits | None = None, *, run_ahead: bool = False, **settings: int
+    ) -> None:
         self.executor = ToyExecutor(facts or limits())
+        self.sampler: CpuSampler = (
+            DeviceSampler(self.executor)
+            if run_ahead
+            else CpuSampler(vocabulary=self.executor.limits.vocabulary)
+        )
         self.registry = CollectorRegistry()
         self.faults: list[str] = []
         self.metrics = EngineMetrics(self.registry)
         self.loop = EngineLoop(
             self.executor,
-            CpuSampler(vocabulary=self.executor.limits.vocabulary),
+            self.sampler,
+            run_ahead=run_ahead,
             metrics=self.metrics,
             on_fault=self.faults.append,
             **settings,
@@ -92,8 +101,8 @@ class Engine:
 
 
 @contextmanager
-def running_engine(facts: Limits | None = None, **settings: int):
-    engine = Engine(facts, **settings)
+def running_engine(facts: Limits | None = None, *, run_ahead: bool = False, **settings: int):
+    engine = Engine(facts, run_ahead=run_ahead, **settings)
     engine.loop.start(engine.collect)
     try:
         yield engine

@@ -15,7 +15,16 @@ import numpy as np
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.kv import DUMMY_BLOCK
-from warmgraph_engine.step import Limits, Path, PathReason, Step, StepError, StepResult, StepRow
+from warmgraph_engine.step import (
+    PENDING_TOKEN,
+    Limits,
+    Path,
+    PathReason,
+    Step,
+    StepError,
+    StepResult,
+    StepRow,
+)
 
 
 def limits(**changes: int) -> Limits:
@@ -44,6 +53,8 @@ class ToyExecutor:
         """Steps wait for it: tests close it to hold the engine still."""
         self.gate.set()
         # Token and position of each slot; -1 stands for whatever an unwritten slot may hold.
+        self.last_drawn = np.full(facts.max_batch_size, -1, dtype=np.int64)
+        """By slot: what PENDING_TOKEN stands for. Written by DeviceSampler."""
         self._store = np.full((facts.blocks + 1, facts.block_size, 2), -1, dtype=np.int64)
 
     def execute(self, step: Step) -> StepResult:
@@ -77,10 +88,14 @@ class ToyExecutor:
             end = row.start_position + len(row.token_ids)
             assert end <= self.limits.max_model_length
             assert end <= len(row.block_table) * self.limits.block_size
-            assert all(0 <= token < self.limits.vocabulary for token in row.token_ids)
+            tokens = self._tokens(row)
+            assert all(0 <= token < self.limits.vocabulary for token in tokens)
+        slots = [row.slot for row in step.rows]
+        assert len(slots) == len(set(slots)), "two rows share a slot"
+        assert all(0 <= slot < self.limits.max_batch_size for slot in slots)
 
     def _row_logits(self, row: StepRow) -> np.ndarray:
-        for offset, token in enumerate(row.token_ids):
+        for offset, token in enumerate(self._tokens(row)):
             position = row.start_position + offset
             self._store[self._slot(row, position)] = (token, position)
         end = row.start_position + len(row.token_ids)
@@ -89,6 +104,10 @@ class ToyExecutor:
             for position in range(end - row.logit_rows, end)
         ]
         return np.array(rows, dtype=np.float32).reshape(row.logit_rows, self.limits.vocabulary)
+
+    def _tokens(self, row: StepRow) -> list[int]:
+        drawn = int(self.last_drawn[row.slot])
+        return [drawn if token == PENDING_TOKEN else token for token in row.token_ids]
 
     def _history(self, row: StepRow, length: int) -> np.ndarray:
         return self._store[list(row.block_table)].reshape(-1, 2)[:length]

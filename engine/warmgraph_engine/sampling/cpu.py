@@ -20,7 +20,6 @@ from warmgraph_engine.sampling.randomness import uniform
 from warmgraph_engine.sampling.sampler import (
     BadLogitsError,
     Draw,
-    SampledSequence,
     SampledToken,
     TokenLogprob,
 )
@@ -56,7 +55,7 @@ class CpuSampler:
         self._scratch = np.empty(vocabulary, dtype=np.float32)
 
     def sample(self, logits: Logits, draws: Sequence[Draw]) -> ReadyTokens:
-        return ReadyTokens([self._draw(logits[draw.row], draw.sequence) for draw in draws])
+        return ReadyTokens([self._draw(logits[draw.row], draw) for draw in draws])
 
     def prompt_logprobs(
         self, logits: Logits, *, first_row: int, targets: Sequence[int], top: int
@@ -69,23 +68,22 @@ class CpuSampler:
     def forget(self, sequence_id: int) -> None:
         self._counts.pop(sequence_id, None)
 
-    def _draw(self, raw: Row, sequence: SampledSequence) -> SampledToken:
+    def _draw(self, raw: Row, draw: Draw) -> SampledToken:
         self._checked(raw)
-        params = sequence.params
-        row = self._changed(raw, sequence) if penalties.changes_logits(sequence) else raw
+        params = draw.sequence.params
+        row = self._changed(raw, draw) if penalties.changes_logits(params) else raw
         if params.greedy:
             token = int(row.argmax())
         else:
-            position = len(sequence.tokens) - sequence.prompt_length
-            number = uniform(sequence.random_key, position)
+            number = uniform(draw.sequence.random_key, draw.position)
             token = draw_token(row, params, number, scratch=self._scratch)
         if params.logprobs is None:
             return SampledToken(token)
         return SampledToken(token, token_logprob(raw, token_id=token, top=params.logprobs))
 
-    def _changed(self, raw: Row, sequence: SampledSequence) -> Row:
-        row = raw.copy()
-        penalties.apply_bias(row, sequence)
+    def _changed(self, raw: Row, draw: Draw) -> Row:
+        row, sequence = raw.copy(), draw.sequence
+        penalties.apply_bias(row, sequence.params, draw.position)
         if sequence.params.penalized:
             counts = self._counts.get(sequence.id)
             if counts is None:

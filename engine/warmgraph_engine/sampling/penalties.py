@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.sampling.sampler import SampledSequence
 
 Row = npt.NDArray[np.float32]
@@ -44,15 +45,13 @@ class TokenCounts:
             row[ids] -= params.presence_penalty + params.frequency_penalty * counts
 
 
-def apply_bias(row: Row, sequence: SampledSequence) -> None:
+def apply_bias(row: Row, params: SamplingParams, position: int) -> None:
     """Add the request's logit bias, and rule out stop tokens below the minimum length."""
-    params = sequence.params
     for token, bias in params.logit_bias.items():
         row[token] += np.float32(bias)
-    if params.stop_token_ids and len(sequence.tokens) - sequence.prompt_length < params.min_tokens:
+    if params.stop_token_ids and position < params.min_tokens:
         row[list(params.stop_token_ids)] = -np.inf
 
 
-def changes_logits(sequence: SampledSequence) -> bool:
-    params = sequence.params
+def changes_logits(params: SamplingParams) -> bool:
     return bool(params.logit_bias) or params.min_tokens > 0 or params.penalized

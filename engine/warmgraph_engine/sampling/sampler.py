@@ -60,6 +60,11 @@ class Draw(msgspec.Struct, frozen=True, gc=False):
 
     row: int
     sequence: SampledSequence
+    position: int
+    """How many tokens of the output come before it. With run-ahead the last of them may not be
+    in `sequence.tokens` yet."""
+    slot: int = 0
+    """StepRow.slot: where a device keeps the sequence's counts and the token drawn last."""
 
 
 class PendingTokens(Protocol):

@@ -8,7 +8,7 @@ import msgspec
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.scheduler.sequence import Sequence
-from warmgraph_engine.step import Step, StepRow
+from warmgraph_engine.step import PENDING_TOKEN, Step, StepRow
 
 
 class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,6 +22,8 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     token is drawn. Equal to `end` if no logits are needed."""
     draws: bool
     """A token is drawn after the last position."""
+    position: int
+    """How many tokens of the output come before the drawn one."""
 
     @property
     def logit_rows(self) -> int:
@@ -37,7 +39,9 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
             kind=self.kind,
             rows=[
                 StepRow(
-                    token_ids=row.sequence.tokens[row.start : row.end],
+                    # Only a row's single last token can be one that was not read yet.
+                    token_ids=row.sequence.tokens[row.start : row.end] or [PENDING_TOKEN],
+                    slot=row.sequence.slot,
                     start_position=row.start,
                     block_table=row.sequence.blocks,
                     logit_rows=row.logit_rows,

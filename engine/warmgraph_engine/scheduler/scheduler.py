@@ -9,6 +9,10 @@ A sequence gets blocks for all it has to compute when it is admitted, and one mo
 output crosses into a new block. If none is free then, the latest arrival is preempted: its blocks
 are freed and it is computed again later. The earliest arrival is never preempted for another,
 and every accepted sequence fits the whole cache alone, so the engine always moves forward.
+
+A step may be scheduled before the tokens of the one before it are read (run-ahead). Positions are
+then known and tokens are not: `pending` stands for them. Blocks and slots of a sequence that ended
+may be given away at once, since the device runs steps in the order in which they are issued.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ class Scheduler:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.pool = BlockPool(limits.blocks)
+        self._slots = list(reversed(range(limits.max_batch_size)))
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         """Both in order of arrival. Running sequences hold blocks, waiting ones none."""
@@ -45,6 +50,7 @@ class Scheduler:
         """Forget sequences that ended or were cancelled and free their blocks. Ones that are not
         known (any more) are passed over."""
         for sequence in sequences:
+            sequence.ended = True
             if sequence in self.running:
                 self.running.remove(sequence)
                 self._free(sequence)
@@ -60,6 +66,7 @@ class Scheduler:
             if rows:
                 for row in rows:
                     row.sequence.computed = row.end
+                    row.sequence.pending += row.draws
                 self._last_kind = kind
                 return Plan(kind, rows)
         return None
@@ -74,6 +81,7 @@ class Scheduler:
                 return
             self.waiting.pop(0)
             sequence.blocks = self.pool.allocate(needed)
+            sequence.slot = self._slots.pop()
             sequence.prefill_end = len(sequence.tokens)
             sequence.admitted = True
             insort(self.running, sequence, key=_arrival)
@@ -92,7 +100,7 @@ class Scheduler:
         rows: list[PlannedRow] = []
         # A copy: _grow may preempt sequences behind the one at hand, which are then passed over.
         for sequence in list(self.running):
-            if sequence.prefilling or not sequence.blocks or not self._grow(sequence):
+            if not sequence.blocks or not sequence.decodable or not self._grow(sequence):
                 continue
             position = sequence.computed
             rows.append(
@@ -102,6 +110,7 @@ class Scheduler:
                     end=position + 1,
                     scored_from=position,
                     draws=True,
+                    position=position + 1 - sequence.prompt_length,
                 )
             )
         return rows
@@ -109,8 +118,9 @@ class Scheduler:
     def _grow(self, sequence: Sequence) -> bool:
         """Make room for the next position, preempting later arrivals if need be. False if the
         sequence is the latest itself and had to leave."""
-        missing = blocks_for(len(sequence.tokens), self._limits.block_size) - len(sequence.blocks)
-        if missing == 0:
+        needed = blocks_for(sequence.computed + 1, self._limits.block_size)
+        missing = needed - len(sequence.blocks)
+        if missing <= 0:
             return True
         while self.pool.free < missing:
             victim = self.running.pop()
@@ -125,7 +135,8 @@ class Scheduler:
 
     def _free(self, sequence: Sequence) -> None:
         self.pool.release(sequence.blocks)
-        sequence.blocks = []
+        self._slots.append(sequence.slot)
+        sequence.blocks, sequence.slot = [], -1
         sequence.computed = sequence.prefill_end = 0
 
 
@@ -140,4 +151,11 @@ def _chunk(sequence: Sequence, budget: int) -> PlannedRow:
         # Logits at position p score token p + 1; the prompt's last position scores the output.
         scored_from = max(start, sequence.prompt_scored)
         sequence.prompt_scored = min(end, sequence.prompt_length - 1)
-    return PlannedRow(sequence=sequence, start=start, end=end, scored_from=scored_from, draws=draws)
+    return PlannedRow(
+        sequence=sequence,
+        start=start,
+        end=end,
+        scored_from=scored_from,
+        draws=draws,
+        position=end - sequence.prompt_length,
+    )

@@ -44,6 +44,12 @@ class Sequence:
     output so far as well."""
     prompt_scored: int = field(default=0, init=False)
     """Prompt positions whose log-probabilities were asked for and issued."""
+    slot: int = field(default=-1, init=False)
+    """Its place in what a device keeps per running sequence; -1 while it does not run."""
+    pending: int = field(default=0, init=False)
+    """Tokens drawn by steps already issued whose results have not been read: 1 at most."""
+    ended: bool = field(default=False, init=False)
+    """Finished or cancelled. A step issued before that was known may still draw for it."""
     admitted: bool = field(default=False, init=False)
     """Has been given KV blocks at some time, so it is no longer waiting for its first step."""
     preemptions: int = field(default=0, init=False)
@@ -56,11 +62,22 @@ class Sequence:
         return self.computed < self.prefill_end
 
     @property
+    def decodable(self) -> bool:
+        """Exactly its newest token is to be computed, and another may follow. False while the
+        last token that it may have is still pending."""
+        return (
+            not self.prefilling
+            and self.computed == len(self.tokens) + self.pending - 1
+            and self.generated + self.pending < self.params.max_tokens
+        )
+
+    @property
     def generated(self) -> int:
         return len(self.tokens) - self.prompt_length
 
     def append(self, token: int) -> FinishReason | None:
-        """Add a chosen token; returns why the output ends with it, or None."""
+        """Add the token that was pending; returns why the output ends with it, or None."""
+        self.pending -= 1
         self.tokens.append(token)
         if token in self.params.stop_token_ids and self.generated > self.params.min_tokens:
             return FinishReason.STOP

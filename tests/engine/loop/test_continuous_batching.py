@@ -7,6 +7,7 @@ import pytest
 from tests.engine.harness import running_engine, sequence
 from tests.engine.toy import limits, toy_logits_of
 from warmgraph_engine.scheduler.sequence import FinishReason
+from warmgraph_engine.step import PENDING_TOKEN
 
 REQUESTS = 500
 
@@ -46,18 +47,18 @@ def alone():
     return results
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        limits(),
-        limits(blocks=24, max_batch_size=4, max_batch_tokens=7),
-        limits(blocks=40, block_size=3, max_batch_size=16, max_batch_tokens=64),
-    ],
-    ids=["roomy", "starved of blocks", "odd block size"],
+STARVED = limits(blocks=24, max_batch_size=4, max_batch_tokens=7)
+ODD = limits(blocks=40, block_size=3, max_batch_size=16, max_batch_tokens=64)
+READ_AT_ONCE_OR_LATER = pytest.mark.parametrize(
+    "run_ahead", [False, True], ids=["read at once", "run ahead"]
 )
-def test_500_requests_that_join_and_leave_get_what_each_gets_alone(alone, facts):
+
+
+@READ_AT_ONCE_OR_LATER
+@pytest.mark.parametrize("facts", [STARVED, ODD], ids=["starved of blocks", "odd block size"])
+def test_500_requests_that_join_and_leave_get_what_each_gets_alone(alone, facts, run_ahead):
     dice = random.Random(1)
-    with running_engine(facts) as engine:
+    with running_engine(facts, run_ahead=run_ahead) as engine:
         sequences = []
         for number in range(REQUESTS):
             prompt, params = random_request(number)
@@ -68,13 +69,17 @@ def test_500_requests_that_join_and_leave_get_what_each_gets_alone(alone, facts)
         results = engine.wait(sequences)
         assert results == alone
         assert engine.loop._scheduler.pool.used == 0
+        assert engine.sampler._counts == {}
     assert any(len(step.rows) > 2 for step in engine.executor.steps)
+    ahead = [PENDING_TOKEN in row.token_ids for step in engine.executor.steps for row in step.rows]
+    assert any(ahead) == run_ahead
 
 
-def test_cancelled_requests_leave_the_others_as_they_are(alone):
+@READ_AT_ONCE_OR_LATER
+def test_cancelled_requests_leave_the_others_as_they_are(alone, run_ahead):
     dice = random.Random(2)
     doomed = set(dice.sample(range(REQUESTS), REQUESTS // 3))
-    with running_engine(limits(blocks=40)) as engine:
+    with running_engine(limits(blocks=40), run_ahead=run_ahead) as engine:
         sequences = []
         for number in range(REQUESTS):
             prompt, params = random_request(number)
@@ -96,14 +101,15 @@ def test_cancelled_requests_leave_the_others_as_they_are(alone):
         assert engine.loop._scheduler.pool.used == 0
 
 
-def test_preemption_does_not_change_a_result():
+@READ_AT_ONCE_OR_LATER
+def test_preemption_does_not_change_a_result(run_ahead):
     prompts = [[number] * 10 for number in range(6)]
     settings = {"max_tokens": 40, "temperature": 1.0, "frequency_penalty": 0.5}
     with running_engine(limits(blocks=400)) as roomy:
         expected = roomy.generate(
             *(sequence(prompt, seed=i, **settings) for i, prompt in enumerate(prompts))
         )
-    with running_engine(limits(blocks=20)) as tight:
+    with running_engine(limits(blocks=20), run_ahead=run_ahead) as tight:
         sequences = [sequence(prompt, seed=i, **settings) for i, prompt in enumerate(prompts)]
         assert tight.generate(*sequences) == expected
     assert sum(s.preemptions for s in sequences) > 0

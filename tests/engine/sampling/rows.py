@@ -21,10 +21,14 @@ def sequence(number: int = 1, *, prompt=(), output=(), choice: int = 0, **params
     )
 
 
+def draw(row: int, of) -> Draw:
+    return Draw(row, of, len(of.tokens) - of.prompt_length)
+
+
 def sample(logits, *sequences) -> list[SampledToken]:
     """One token for each row, by a sampler that has seen nothing before."""
     sampler = CpuSampler(vocabulary=logits.shape[1])
-    draws = [Draw(row, each) for row, each in enumerate(sequences)]
+    draws = [draw(row, each) for row, each in enumerate(sequences)]
     return list(sampler.sample(logits, draws).read())
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.sampling.rows import sample, sequence
+from tests.engine.sampling.rows import draw, sample, sequence
 from warmgraph_engine.sampling.cpu import CpuSampler
 from warmgraph_engine.sampling.randomness import random_key, uniform
-from warmgraph_engine.sampling.sampler import BadLogitsError, Draw
+from warmgraph_engine.sampling.sampler import BadLogitsError
 
 VOCABULARY = 500
 PARAMS = st.fixed_dictionaries(
@@ -77,6 +77,6 @@ def test_logits_that_are_no_numbers_are_a_fault(bad):
 
 
 def test_logits_of_the_wrong_width_are_a_fault():
-    draw = Draw(0, sequence())
+    one = draw(0, sequence())
     with pytest.raises(BadLogitsError, match="for 499 tokens"):
-        CpuSampler(vocabulary=499).sample(logits_of(1), [draw])
+        CpuSampler(vocabulary=499).sample(logits_of(1), [one])

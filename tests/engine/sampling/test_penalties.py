@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.engine.sampling.rows import sample, sequence, token
+from tests.engine.sampling.rows import draw, sample, sequence, token
 from warmgraph_engine.sampling.cpu import CpuSampler
 from warmgraph_engine.sampling.params import InvalidParameterError, SamplingParams
-from warmgraph_engine.sampling.sampler import Draw
 
 ROW = np.array([2.0, 1.9, -1.0, 0.5], dtype=np.float32)
 
@@ -53,14 +52,14 @@ def test_counts_follow_a_growing_output_and_end_with_the_sequence():
     growing = sequence(5, prompt=[2], temperature=0.0, presence_penalty=1.0)
     drawn = []
     for _ in range(4):
-        [chosen] = sampler.sample(ROW[None, :], [Draw(0, growing)]).read()
+        [chosen] = sampler.sample(ROW[None, :], [draw(0, growing)]).read()
         growing.tokens.append(chosen.token_id)
         drawn.append(chosen.token_id)
     assert drawn == [0, 1, 0, 0]
     sampler.forget(5)
     sampler.forget(5)
     fresh = sequence(5, prompt=[2], temperature=0.0, presence_penalty=1.0)
-    assert sampler.sample(ROW[None, :], [Draw(0, fresh)]).read()[0].token_id == 0
+    assert sampler.sample(ROW[None, :], [draw(0, fresh)]).read()[0].token_id == 0
 
 
 def test_logprobs_are_of_the_raw_logits_whatever_the_request_changes():

@@ -11,14 +11,21 @@ from tests.engine.toy import limits
 from warmgraph_api.report import StepKind
 from warmgraph_engine.kv import DUMMY_BLOCK, blocks_for
 from warmgraph_engine.scheduler.scheduler import Scheduler
+from warmgraph_engine.step import PENDING_TOKEN
 
 FACTS = limits(blocks=12, block_size=4, max_batch_size=4, max_batch_tokens=9)
+STOP = 9
 POSITIONS = FACTS.blocks * FACTS.block_size
 
 
 class Schedule(RuleBasedStateMachine):
+    """Tokens are read as soon as they are drawn."""
+
+    run_ahead = False
+
     def __init__(self):
         super().__init__()
+        self.unread = None
         self.scheduler = Scheduler(FACTS)
         self.alive = []
         self.last_kind = None
@@ -27,7 +34,10 @@ class Schedule(RuleBasedStateMachine):
     def arrive(self, prompt, output, scored):
         assert prompt + output <= POSITIONS  # what validation lets through
         new = sequence(
-            [1] * prompt, max_tokens=output, prompt_logprobs=1 if scored and prompt % 2 else None
+            [1] * prompt,
+            max_tokens=output,
+            prompt_logprobs=1 if scored else None,
+            stop_token_ids=frozenset({STOP}),
         )
         self.alive.append(new)
         self.scheduler.add(new)
@@ -57,10 +67,15 @@ class Schedule(RuleBasedStateMachine):
             not s.prefilling for s in self.scheduler.running
         )
         plan = self.scheduler.schedule()
-        assert (plan is None) == (not self.alive), "work is left, but no step"
-        if plan is None:
-            return
-        if both and len(self.scheduler.running) == len(self.alive):
+        due, self.unread = (self.unread, plan) if self.run_ahead else (plan, None)
+        assert self.alive == [] or plan or due, "work is left, but no step"
+        if plan is not None:
+            self.check(plan, before, both)
+        if due is not None:
+            self.read(due)
+
+    def check(self, plan, before, both):
+        if both and not self.run_ahead and len(self.scheduler.running) == len(self.alive):
             assert plan.kind is not self.last_kind or self.scheduler.preemptions
         self.last_kind = plan.kind
         step = plan.step()
@@ -71,9 +86,16 @@ class Schedule(RuleBasedStateMachine):
             assert (plan.kind is StepKind.DECODE) <= (len(row.token_ids) == row.logit_rows == 1)
             assert planned.start == before[planned.sequence.id] or planned.start == 0
             assert planned.end <= len(row.block_table) * FACTS.block_size
-            assert planned.draws == (planned.end == len(planned.sequence.tokens))
+            assert not planned.sequence.ended
+            assert planned.sequence.pending == planned.draws + (PENDING_TOKEN in row.token_ids)
+            assert (PENDING_TOKEN in row.token_ids) <= self.run_ahead
+        assert len({row.slot for row in step.rows}) == len(step.rows)
+
+    def read(self, plan):
         for planned in plan.rows:
-            if planned.draws and planned.sequence.append(7):
+            stops = planned.sequence.id % 3 == 0 and planned.position == 2
+            ended = planned.sequence.ended
+            if planned.draws and not ended and planned.sequence.append(STOP if stops else 7):
                 self.scheduler.remove([planned.sequence])
                 self.alive.remove(planned.sequence)
 
@@ -96,5 +118,13 @@ class Schedule(RuleBasedStateMachine):
         assert len(running) <= FACTS.max_batch_size
 
 
-Schedule.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+class ScheduleAhead(Schedule):
+    """Tokens are read one step late, as with run-ahead."""
+
+    run_ahead = True
+
+
+BOUNDS = settings(deadline=None, max_examples=60, stateful_step_count=30)
+Schedule.TestCase.settings = ScheduleAhead.TestCase.settings = BOUNDS
 TestSchedule = Schedule.TestCase
+TestScheduleAhead = ScheduleAhead.TestCase
