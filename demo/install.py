@@ -60,6 +60,8 @@ def models(cluster: Cluster, namespace: str = NAMESPACE) -> None:
             namespace=namespace, image=cluster.control_plane_image
         ),
     )  # fmt: skip
+    # A job's template cannot be changed; one that finished with another image gives way.
+    cluster.kubectl("delete", "job", "models", "-n", namespace, "--ignore-not-found")
     job = (ROOT / "demo" / "model-job.yaml").read_text()
     cluster.kubectl(
         "apply",
