@@ -17,6 +17,7 @@ from demo.warmup import follow
 NAME = "smollm2"
 URL = f"http://{NAME}.{NAMESPACE}"
 QUESTION = "What is the capital of France?"
+WHO = "Who are you?"
 MANIFEST = ROOT / "examples" / "01-smollm2.yaml"
 SECOND_VERSION = {"spec": {"model": {"uri": "pvc://models/smollm2-135m-v2", "revision": "v2"}}}
 
@@ -36,13 +37,13 @@ def run() -> None:
     with step(f"kubectl apply -f {MANIFEST.relative_to(ROOT)}, and its warmup bucket by bucket"):
         _apply(cluster)
     with step(f"Ask through the Service: {QUESTION}"):
-        _ask(cluster, expect="Paris")
+        _ask(cluster, QUESTION, expect="Paris")
     with step("Leave it idle: it goes to zero"):
         _to_zero(cluster)
     with step(f"Ask at zero: {QUESTION}"):
-        _ask(cluster, expect="Paris")
+        _ask(cluster, QUESTION, expect="Paris")
         _show(cluster)
-    with step("Roll to version 2 of the model while questions keep coming"):
+    with step("Roll to version 2 of the model, a pirate, while questions keep coming"):
         _roll(cluster)
     with step("The last cold start, by stage"):
         _cold_start(cluster)
@@ -112,9 +113,9 @@ def _client(*arguments: str) -> tuple[str, ...]:
     )
 
 
-def _ask(cluster: Cluster, *, expect: str) -> None:
+def _ask(cluster: Cluster, question: str, *, expect: str) -> None:
     script = (ROOT / "demo" / "client.py").read_text()
-    line = cluster.run(*_client("once", QUESTION), stdin=script)
+    line = cluster.run(*_client("once", question), stdin=script)
     answer = json.loads(line)
     say(f"{answer['status']} after {answer['seconds']:.2f} s: {answer['answer']}")
     if answer["status"] != 200 or expect not in answer["answer"]:
@@ -140,7 +141,7 @@ def _to_zero(cluster: Cluster) -> None:
 def _roll(cluster: Cluster) -> None:
     before = _resource(cluster)["status"]["updatedRevision"]
     script = (ROOT / "demo" / "client.py").read_text()
-    questions = cluster.start(*_client("repeat", "400", "0.5", QUESTION), stdin=script)
+    questions = cluster.start(*_client("repeat", "400", "0.5", WHO), stdin=script)
     try:
         cluster.kubectl(
             "patch", "infd", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(SECOND_VERSION)
@@ -157,10 +158,10 @@ def _roll(cluster: Cluster) -> None:
             timeout_seconds=START_TIMEOUT_SECONDS,
             hint=_hint(),
         )
-        time.sleep(3)  # a few more answers, from the new version
     finally:
         questions.terminate()
     _report_answers(questions)
+    _ask(cluster, WHO, expect="")
     cache = _resource(cluster)["status"]["cache"]
     say(f"graph cache of the new pod: {cache['result']}, field {cache['field'] or '-'}")
     say(f"  {cache['message']}")
