@@ -13,7 +13,7 @@ from warmgraph_operator.client import FORBIDDEN, NOT_FOUND, ApiError, Cluster
 from warmgraph_operator.desired.metadata import claim_name, slice_name
 from warmgraph_operator.desired.support import wants_claim
 from warmgraph_operator.kinds import Kind, Object
-from warmgraph_operator.observed import Observed, is_activator_slice, owned_by
+from warmgraph_operator.observed import Observed, is_activator_slice, live, owned_by
 from warmgraph_operator.pods import needs_events
 from warmgraph_operator.reports import PodReader
 from warmgraph_operator.resource import InferenceDeployment
@@ -55,7 +55,8 @@ async def observe(cluster: Cluster, reader: PodReader, infd: InferenceDeployment
             records = get(cluster.list(kinds.CONTROLLER_REVISION, namespace, labels=infd.selector))
             config_maps = get(_digests(cluster, namespace, config_maps_of(infd.spec.template)))
             autoscalers = get(_autoscalers(cluster, namespace))
-            states = get(reader.states(tuple(pods)))
+            # A stopping pod may not answer any more, and nothing hangs on what it says.
+            states = get(reader.states(live(pods)))
             stuck = [pod for pod in pods if needs_events(pod, now)]
             warnings = get(_warnings(cluster, namespace, stuck, claims.values()))
             classes = get(_storage_classes(cluster, claims.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -30,7 +30,7 @@ class Observed:
     """ControllerRevisions that the resource owns."""
     pods: tuple[Object, ...] = ()
     reports: Mapping[str, PodState] = field(default_factory=dict)
-    """By pod name; a pod that could not be asked is missing."""
+    """By pod name; a pod that stops or could not be asked is missing."""
     config_maps: Mapping[str, str] = field(default_factory=dict)
     """Digest of the content of each ConfigMap that the template refers to."""
     claims: Mapping[str, Object | None] = field(default_factory=dict)
@@ -76,15 +76,19 @@ def is_true(live: Object | None, kind: str) -> bool:
     return entry is not None and entry["status"] == "True"
 
 
-def live_pods(observed: Observed) -> tuple[Object, ...]:
+def live(pods: Iterable[Object]) -> tuple[Object, ...]:
     """Pods that count: neither stopping nor over. Sorted by age, oldest first."""
-    pods = (
+    counted = (
         pod
-        for pod in observed.pods
+        for pod in pods
         if not being_deleted(pod)
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
     )
-    return tuple(sorted(pods, key=_age))
+    return tuple(sorted(counted, key=_age))
+
+
+def live_pods(observed: Observed) -> tuple[Object, ...]:
+    return live(observed.pods)
 
 
 def ready_pods(observed: Observed) -> tuple[Object, ...]:

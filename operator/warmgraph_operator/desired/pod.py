@@ -86,8 +86,15 @@ def _sidecar(spec: Spec, config: Config) -> Object:
         "args": sidecar_flags(spec),
         "restartPolicy": "Always",
         "ports": [{"name": "sidecar", "containerPort": ports.SIDECAR_PORT}],
-        # It listens within a second; a minute allows for a node that is very busy.
-        "startupProbe": _probe("/healthz", periodSeconds=1, timeoutSeconds=2, failureThreshold=60),
+        # It listens within a second, so that an earlier question is only a warning in everybody's
+        # events; a minute allows for a node that is very busy.
+        "startupProbe": _probe(
+            "/healthz",
+            initialDelaySeconds=1,
+            periodSeconds=1,
+            timeoutSeconds=2,
+            failureThreshold=60,
+        ),
         "livenessProbe": _probe("/healthz", periodSeconds=5, timeoutSeconds=3, failureThreshold=3),
         "resources": _SIDECAR_RESOURCES,
         "securityContext": _RESTRICTED,
