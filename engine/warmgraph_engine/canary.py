@@ -24,7 +24,10 @@ def context_steps(limits: Limits) -> Iterator[Step]:
     block 1 up, before any request has KV of its own."""
     rows: list[StepRow] = []
     for sequence in range(_sequences(limits.max_batch_size, limits)):
-        row = _row(sequence, start=0, count=_context_length(sequence, limits), limits=limits)
+        length = _context_length(sequence, limits)
+        if not length:
+            return
+        row = _row(sequence, start=0, count=length, limits=limits)
         if sum(len(r.token_ids) for r in (*rows, row)) > limits.max_batch_tokens:
             yield Step(kind=StepKind.PREFILL, rows=rows)
             rows = []
@@ -56,7 +59,8 @@ def _sequences(wanted: int, limits: Limits) -> int:
 
 
 def _context_length(sequence: int, limits: Limits) -> int:
-    # Up to 4 tokens are enough for lengths to differ; one position stays free for the step.
+    # Up to 4 tokens are enough for lengths to differ; one position stays free for the step, so
+    # that with blocks of one position there is no context at all.
     return min(1 + sequence % 4, limits.block_size - 1)
 
 
@@ -67,6 +71,7 @@ def _row(sequence: int, *, start: int, count: int, limits: Limits, logits: int =
     ]
     return StepRow(
         token_ids=tokens,
+        slot=sequence,
         start_position=start,
         block_table=[sequence + 1],
         logit_rows=logits,

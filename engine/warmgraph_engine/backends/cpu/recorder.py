@@ -61,6 +61,12 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._alive: list[torch.Tensor] = []  # so that no id is used twice
         self._storages: dict[int, list[int]] = {}  # address: [bytes, first node, last node]
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing here is compiled. The default wraps every call so that torch.compile skips it,
+        # and for that imports the compiler: several seconds in the first capture.
+        return False
+
     def tensor(self, name: str) -> torch.Tensor:
         tensor = self._arena.tensor(name)
         if name not in self.regions:

@@ -1,0 +1,287 @@
+"""`warmgraph-engine` as a process: from the command line, without a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.checkpoints import write_checkpoint
+from tests.engine.texts import VOCABULARY, byte_level_tokenizer
+from warmgraph_api import wire
+from warmgraph_api.report import CacheResult, Stage, WarmupReport
+
+PATIENCE_SECONDS = 90
+"""Importing torch alone takes 4 s, and ten times that on a busy machine."""
+
+pytestmark = pytest.mark.timeout(3 * PATIENCE_SECONDS)
+
+FLAGS = [
+    "--host=127.0.0.1",
+    "--port=0",
+    "--max-model-length=64",
+    "--kv-cache-memory=64Ki",
+    "--kv-block-size=4",
+    "--decode-buckets=1,2",
+    "--prefill-buckets=16",
+    "--max-batch-tokens=32",
+]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    folder = write_checkpoint(tmp_path / "model", vocab_size=VOCABULARY)
+    weights = load_file(folder / "model.safetensors")
+    random = np.random.default_rng(3)
+    weights["model.embed_tokens.weight"] = random.standard_normal((VOCABULARY, 32)).astype("f4")
+    save_file(weights, folder / "model.safetensors")
+    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+    for path in [folder, *folder.iterdir()]:
+        path.chmod(0o755)
+    return folder
+
+
+class Engine:
+    """A running process."""
+
+    def __init__(
+        self, arguments: list[str], log: Path, *, prefix: tuple[str, ...] = (), **options: Any
+    ) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [*prefix, sys.executable, "-m", "warmgraph_engine.main", *FLAGS, *arguments],
+                stderr=file,
+                **options,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            value = condition()
+            if value:
+                return value
+            assert self.process.poll() is None, self.log
+            time.sleep(0.05)
+        raise AssertionError(f"not within {PATIENCE_SECONDS} s:\n{self.log}")
+
+    def url(self) -> str:
+        line = self.wait_for(
+            lambda: next((n for n in self.log.splitlines() if "listening on" in n), None)
+        )
+        return f"http://{line.rpartition(' ')[2]}"
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.url() + path, timeout=PATIENCE_SECONDS) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def serve(self) -> None:
+        self.wait_for(lambda: self.get("/health")[0] == 200)
+
+    def complete(self, prompt: str) -> str:
+        body = {"model": "model", "prompt": prompt, "max_tokens": 8, "temperature": 0}
+        request = urllib.request.Request(
+            self.url() + "/v1/completions",
+            json.dumps({**body, "ignore_eos": True}).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
+            text = json.load(response)["choices"][0]["text"]
+        assert isinstance(text, str)
+        return text
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+    engines: list[Engine] = []
+
+    def start(*arguments: str, **options: Any) -> Engine:
+        engines.append(Engine(list(arguments), tmp_path / f"log-{len(engines)}", **options))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        if engine.process.poll() is None:
+            engine.process.kill()
+            engine.process.wait()
+
+
+Start = Callable[..., Engine]
+
+
+def test_it_listens_at_once_serves_when_warm_and_stops_cleanly(start: Start, model: Path) -> None:
+    engine = start(f"--model={model}")
+    status, body = engine.get("/health")
+    assert status in (200, 503), body
+    engine.serve()
+    assert engine.complete("hello")
+    metrics = engine.get("/metrics")[1]
+    assert 'warmgraph_steps_total{bucket="1",kind="decode",path="exact",reason="bucket"}' in metrics
+    assert engine.stop() == 0
+    assert "Draining" in engine.log
+
+
+def test_the_second_start_restores_what_the_first_captured(
+    start: Start, model: Path, tmp_path: Path
+) -> None:
+    flags = [f"--model={model}", f"--cache-directory={tmp_path / 'cache'}"]
+    first = start(*flags)
+    first.serve()
+    answer = first.complete("hello there")
+    assert first.stop() == 0
+    second = start(*flags)
+    second.serve()
+    assert "graph cache: Hit" in second.log
+    assert "Capturing" not in second.log
+    assert second.complete("hello there") == answer
+    assert second.stop() == 0
+    eager = start(f"--model={model}", "--execution=Eager")
+    eager.serve()
+    assert eager.complete("hello there") == answer
+
+
+AS_NOBODY = (
+    *("setpriv", "--reuid=1234567", "--regid=7654321", "--clear-groups"),
+    # The interpreter may lie in root's home. Reading it is all that this allows.
+    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
+)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None,
+    reason="needs root and setpriv, to start it as somebody else",
+)
+@pytest.mark.parametrize("cache", ["missing", "read-only", "someone-elses"])
+def test_a_random_user_without_a_home_on_a_read_only_system_is_served(
+    start: Start, model: Path, tmp_path: Path, cache: str
+) -> None:
+    # Where pytest keeps its folders only root may look.
+    public = Path("/tmp") / f"warmgraph-test-{os.getpid()}-{cache}"
+    shutil.copytree(model, public / "model")
+    (public / "cache").mkdir()
+    if cache == "someone-elses":
+        (public / "cache").chmod(0o777)
+        (public / "cache" / ("0" * 64)).mkdir(mode=0o700)
+    folder = public / "nowhere" / "cache" if cache == "missing" else public / "cache"
+    try:
+        engine = start(
+            f"--model={public / 'model'}",
+            f"--cache-directory={folder}",
+            prefix=AS_NOBODY,
+            cwd="/",
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TMPDIR": "/nonexistent"},
+        )
+        engine.serve()
+        assert engine.complete("hello")
+        if cache != "someone-elses":
+            assert "graphs are not stored: " in engine.log
+        assert engine.stop() == 0
+    finally:
+        shutil.rmtree(public)
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_process_with_the_reason(
+    start: Start, tmp_path: Path
+) -> None:
+    engine = start(f"--model={tmp_path / 'nothing'}")
+    assert engine.process.wait(PATIENCE_SECONDS) == 1
+    assert "no such folder" in engine.log
+    assert "Traceback" not in engine.log
+
+
+def test_a_port_in_use_ends_the_process_with_the_reason(start: Start, model: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        engine = start(f"--model={model}", f"--port={port}")
+        assert engine.process.wait(PATIENCE_SECONDS) == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in engine.log
+
+
+def test_it_can_be_stopped_while_it_loads(start: Start, model: Path) -> None:
+    engine = start(f"--model={model}")
+    engine.url()
+    assert engine.stop() == 0
+
+
+def _reports(connection: socket.socket) -> Iterator[WarmupReport]:
+    connection.settimeout(PATIENCE_SECONDS)
+    with connection.makefile("rb") as lines:
+        for line in lines:
+            yield wire.decode_report(line)
+
+
+def test_the_sidecar_sees_the_whole_start(start: Start, model: Path, tmp_path: Path) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "s"))
+    server.listen()
+    server.settimeout(PATIENCE_SECONDS)
+    engine = start(
+        f"--model={model}",
+        f"--report-socket={tmp_path / 's'}",
+        f"--cache-directory={tmp_path / 'cache'}",
+        "--model-revision=r7",
+    )
+    connection, _ = server.accept()
+    reports = _reports(connection)
+    serving = next(r for r in reports if r.stage is Stage.SERVING)
+    assert serving.revision == "r7"
+    assert serving.ready_seconds is not None
+    assert serving.cache.result is CacheResult.MISS
+    names = [span.name for span in serving.timeline]
+    assert names[0] == "Start process"
+    assert {"Load model", "Capture graphs", "Known-answer check"} <= set(names)
+    assert next(r for r in reports if r.cache.published)
+    connection.sendall(wire.encode_line(wire.Command(name=wire.CommandName.DRAIN)))
+    assert next(r for r in reports if r.stage is Stage.DRAINING)
+    assert engine.complete("still served while it drains")
+    assert engine.stop() == 0
+    connection.close()
+    server.close()
+
+
+def test_with_a_sidecar_a_failed_start_stays_to_tell_its_reason(
+    start: Start, tmp_path: Path
+) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "s"))
+    server.listen()
+    server.settimeout(PATIENCE_SECONDS)
+    engine = start(f"--model={tmp_path / 'nothing'}", f"--report-socket={tmp_path / 's'}")
+    connection, _ = server.accept()
+    failed = next(r for r in _reports(connection) if r.fault is not None)
+    assert failed.stage is Stage.FAILED
+    assert failed.fault is not None
+    assert failed.fault.reason == "WarmupFailed"
+    assert engine.process.poll() is None
+    assert engine.stop() == 1
+    connection.close()
+    server.close()

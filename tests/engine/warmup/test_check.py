@@ -1,0 +1,70 @@
+"""When two sets of logits count as the same answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from warmgraph_api.report import StepKind
+from warmgraph_engine.canary import context_steps, known_answer_step
+from warmgraph_engine.shapes import bucket_shape
+from warmgraph_engine.step import Limits
+from warmgraph_engine.warmup.check import difference
+
+EXPECTED = np.array([[1.0, 9.0, 3.0], [8.0, -2.0, 7.999]], np.float32)
+
+
+def test_equal_logits_are_the_same_answer() -> None:
+    assert difference(EXPECTED, EXPECTED.copy(), tolerance=1e-3) == ""
+
+
+def test_rounding_may_break_a_tie_either_way() -> None:
+    actual = EXPECTED + np.array([[0, 0, 0], [-0.002, 0, 0.002]], np.float32)
+    assert actual[1].argmax() != EXPECTED[1].argmax()
+    assert difference(EXPECTED, actual, tolerance=1e-3) == ""
+
+
+def test_a_logit_beyond_the_bound_is_another_answer() -> None:
+    actual = EXPECTED.copy()
+    actual[0, 0] += 0.02
+    assert "differ" in difference(EXPECTED, actual, tolerance=1e-3)
+
+
+def test_swapped_rows_are_another_answer() -> None:
+    assert difference(EXPECTED, EXPECTED[::-1].copy(), tolerance=5e-2) != ""
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_a_number_is_no_answer(value: float) -> None:
+    actual = EXPECTED.copy()
+    actual[1, 1] = value
+    assert difference(EXPECTED, actual, tolerance=1e-3) == "its logits are not numbers"
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 4, 16])
+@pytest.mark.parametrize("blocks", [1, 3, 100])
+@pytest.mark.parametrize("kind", [StepKind.DECODE, StepKind.PREFILL, StepKind.VERIFY])
+@pytest.mark.parametrize("size", [1, 2, 7, 8])
+def test_the_checks_steps_fit_any_engine(
+    kind: StepKind, size: int, blocks: int, block_size: int
+) -> None:
+    limits = Limits(
+        vocabulary=50,
+        block_size=block_size,
+        blocks=blocks,
+        max_model_length=64,
+        max_batch_size=8,
+        max_batch_tokens=9,
+    )
+    shape = bucket_shape(kind, size, max_batch_size=8, speculative_tokens=3)
+    for step in [*context_steps(limits), known_answer_step(shape, limits)]:
+        for row in step.rows:
+            assert row.start_position + len(row.token_ids) <= block_size * len(row.block_table)
+            assert all(0 < block <= blocks for block in row.block_table)
+            assert all(0 <= token < 50 for token in row.token_ids)
+            assert row.token_ids
+    for step in context_steps(limits):
+        assert step.tokens <= limits.max_batch_tokens
+    step = known_answer_step(shape, limits)
+    assert step.tokens <= shape.tokens
+    assert len(step.rows) <= shape.sequences

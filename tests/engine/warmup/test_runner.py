@@ -1,0 +1,278 @@
+"""The warmup: what is restored, captured, checked and reported, and in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.checkpoints import SETTINGS, backend, decode, write_checkpoint
+from warmgraph_api.report import (
+    Bucket,
+    BucketMode,
+    BucketState,
+    CacheResult,
+    CheckState,
+    StepKind,
+    WarmupReport,
+)
+from warmgraph_api.resource import Execution, OnCaptureFailure, WarmupOrder, WarmupPolicy
+from warmgraph_engine.backends.base import CaptureError, Graph, GraphImage
+from warmgraph_engine.backends.cpu.backend import CpuBackend, device_facts
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.counts import StepCounts
+from warmgraph_engine.executor import GraphExecutor
+from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.report import Reporter
+from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.step import Path as StepPath
+from warmgraph_engine.store.key import cache_key
+from warmgraph_engine.store.store import Store
+from warmgraph_engine.warmup.check import KnownAnswers
+from warmgraph_engine.warmup.publishing import Publishing
+from warmgraph_engine.warmup.runner import Warmup, WarmupFailedError
+
+BucketId = tuple[StepKind, int]
+D, P = StepKind.DECODE, StepKind.PREFILL
+
+
+def buckets(*, eager: list[BucketId], lazy: list[BucketId]) -> tuple[Bucket, ...]:
+    modes = [(b, BucketMode.EAGER) for b in eager] + [(b, BucketMode.LAZY) for b in lazy]
+    return tuple(Bucket(kind=kind, size=size, mode=mode) for (kind, size), mode in modes)
+
+
+BUCKETS = buckets(eager=[(D, 1), (D, 4), (P, 16)], lazy=[(D, 2), (D, 8)])
+
+
+class Start:
+    """One start of an engine, up to the end of its warmup."""
+
+    def __init__(self, model: Path, cache: Path | None, **settings: Any) -> None:
+        self.config = EngineConfig(
+            model=model,
+            served_model_name="tiny",
+            cache_directory=cache,
+            **{"buckets": BUCKETS, **settings},
+        )
+        self.stages: list[str] = []
+        self.reporter = Reporter(
+            model="tiny", revision="", buckets=self.config.buckets, started_at=0.0
+        )
+        self.backend: CpuBackend = backend(model)
+        self.captured: list[BucketId] = []
+        self.failing: set[int] = set()
+        self._record = self.backend.recorder.record
+        self.backend.recorder = self  # type: ignore[assignment]
+        self.graphs = GraphTable(
+            self.backend, self.config.buckets, on_change=self.reporter.set_bucket
+        )
+        self.counts = StepCounts()
+        key = cache_key(self.config, Checkpoint(model), SETTINGS, device_facts())
+        self.store = Store(
+            cache, key, mode=self.config.cache_mode, keep_entries=self.config.cache_keep_entries
+        )
+        self.publishing = Publishing(self.store, self.graphs, self.counts, self.reporter)
+        self.digest = key.digest()
+
+    def record(self, size: int, shape: StepShape) -> GraphImage:
+        self.captured.append((shape.kind, size))
+        if size in self.failing:
+            raise CaptureError("no room")
+        return self._record(size, shape)
+
+    def run(self) -> list[BucketId]:
+        def look_up() -> Any:
+            found = self.store.look_up()
+            self.publishing.set_earlier(found.plan)
+            return found
+
+        answers = KnownAnswers(self.backend, "float32")
+        return Warmup(self.config, self.graphs, self.reporter, answers).run(
+            look_up, key_digest=self.digest
+        )
+
+    @property
+    def report(self) -> WarmupReport:
+        return self.reporter.snapshot()
+
+    def states(self) -> dict[BucketId, BucketState]:
+        return {(b.kind, b.size): b.state for b in self.report.buckets}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_checkpoint(tmp_path / "model")
+
+
+def test_a_first_start_captures_the_eager_buckets_largest_first(
+    model: Path, tmp_path: Path
+) -> None:
+    start = Start(model, tmp_path / "cache")
+    assert start.run() == [(D, 8), (D, 2)]
+    assert start.captured == [(P, 16), (D, 4), (D, 1)]
+    report = start.report
+    assert report.cache.result is CacheResult.MISS
+    assert report.cache.key == start.digest
+    assert report.check.state is CheckState.PASSED
+    assert [span.name for span in report.timeline] == [
+        "Restore graphs",
+        "Capture graphs",
+        "Known-answer check",
+    ]
+    assert all(b.bytes > 0 for b in report.buckets if b.state is BucketState.CAPTURED)
+
+
+def test_a_second_start_restores_and_captures_nothing(model: Path, tmp_path: Path) -> None:
+    first = Start(model, tmp_path / "cache")
+    for bucket in first.run():
+        first.graphs.capture(bucket)
+    first.publishing.publish()
+    assert first.report.cache.published
+    second = Start(model, tmp_path / "cache")
+    assert second.run() == []
+    assert second.captured == []
+    assert second.report.cache.result is CacheResult.HIT
+    assert set(second.states().values()) == {BucketState.RESTORED}
+    spent = {start: sum(b.seconds for b in start.report.buckets) for start in (first, second)}
+    assert spent[second] < spent[first]
+    result = GraphExecutor(second.backend, second.graphs, second.counts).execute(
+        decode((1, 0, [1]))
+    )
+    assert result.path is StepPath.EXACT
+
+
+def test_other_weights_are_a_miss_that_names_them(model: Path, tmp_path: Path) -> None:
+    first = Start(model, tmp_path / "cache")
+    first.run()
+    first.publishing.publish()
+    other = Start(write_checkpoint(tmp_path / "other", seed=1), tmp_path / "cache")
+    other.run()
+    assert other.report.cache.result is CacheResult.MISS
+    assert other.report.cache.field == "model_weights_digest"
+    assert set(other.captured) == {(P, 16), (D, 4), (D, 1)}
+
+
+def test_a_damaged_entry_is_refused_and_replaced(model: Path, tmp_path: Path) -> None:
+    first = Start(model, tmp_path / "cache")
+    first.run()
+    first.publishing.publish()
+    stored = next((tmp_path / "cache" / first.digest / "images").glob("decode-4-*"))
+    stored.write_bytes(stored.read_bytes().replace(b"aten.silu", b"aten.gelu"))
+    second = Start(model, tmp_path / "cache")
+    second.run()
+    assert second.report.cache.result is CacheResult.REFUSED
+    assert "checksum" in second.report.cache.message
+    assert set(second.states().values()) == {BucketState.CAPTURED, BucketState.PENDING}
+    second.publishing.publish()
+    third = Start(model, tmp_path / "cache")
+    third.run()
+    assert third.report.cache.result is CacheResult.HIT
+
+
+def _with_wrong_program(start: Start) -> None:
+    """Put a program that gives other logits into the store, as if it had been recorded."""
+    image = start.graphs[(D, 4)].image
+    assert image is not None
+    changed = image.document.replace(b'"aten.silu.default"', b'"aten.gelu.default"')
+    assert changed != image.document
+    start.graphs[(D, 4)].image = dataclasses.replace(image, document=changed)
+    start.publishing.publish()
+
+
+def test_a_stored_graph_that_answers_wrong_never_serves(model: Path, tmp_path: Path) -> None:
+    first = Start(model, tmp_path / "cache")
+    first.run()
+    _with_wrong_program(first)
+    second = Start(model, tmp_path / "cache")
+    second.run()
+    assert second.captured == [(D, 4)]
+    assert second.states()[(D, 4)] is BucketState.CAPTURED
+    assert second.states()[(D, 1)] is BucketState.RESTORED
+
+
+class _Silent:
+    """A graph that writes nothing."""
+
+    bytes = 0
+
+    def replay(self) -> None:
+        return
+
+
+def test_a_captured_graph_that_answers_wrong_is_taken_out_of_use(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Start(model, None)
+    load = start.backend.player.load
+
+    def broken(image: GraphImage) -> Graph:
+        return _Silent() if (image.kind, image.size) == (D, 4) else load(image)
+
+    monkeypatch.setattr(start.backend.player, "load", broken)
+    start.run()
+    bucket = start.graphs[(D, 4)].bucket
+    assert bucket.state is BucketState.FALLBACK
+    assert bucket.reason == "known-answer check: its logits are not numbers"
+    assert start.report.check.state is CheckState.PASSED
+    assert start.report.check.message == "out of use: decode 4"
+
+
+def test_a_model_whose_logits_are_not_numbers_never_serves(tmp_path: Path) -> None:
+    start = Start(write_checkpoint(tmp_path / "model"), None)
+    start.backend.arena.tensor("weights.norm").fill_(float("nan"))
+    with pytest.raises(WarmupFailedError, match="not numbers"):
+        start.run()
+    assert start.report.check.state is CheckState.FAILED
+
+
+def test_a_failed_capture_falls_back_or_fails_the_start_as_declared(model: Path) -> None:
+    falling_back = Start(model, None)
+    falling_back.failing = {4}
+    falling_back.run()
+    assert falling_back.states()[(D, 4)] is BucketState.FALLBACK
+    assert falling_back.states()[(D, 1)] is BucketState.CAPTURED
+    strict = Start(model, None, on_capture_failure=OnCaptureFailure.FAIL)
+    strict.failing = {4}
+    with pytest.raises(WarmupFailedError, match="bucket decode 4: capture failed: no room"):
+        strict.run()
+
+
+def test_with_model_loaded_the_eager_buckets_follow_beside_the_traffic(model: Path) -> None:
+    start = Start(model, None, warmup_policy=WarmupPolicy.MODEL_LOADED, lazy_capture=False)
+    assert start.run() == [(P, 16), (D, 4), (D, 1)]
+    assert start.captured == []
+
+
+def test_without_graphs_nothing_is_captured_or_looked_up(model: Path, tmp_path: Path) -> None:
+    start = Start(model, tmp_path / "cache", execution=Execution.EAGER)
+    assert start.run() == []
+    assert start.report.cache.result is CacheResult.DISABLED
+    assert start.report.check.state is CheckState.SKIPPED
+
+
+def test_an_empty_bucket_list_is_warm_at_once(model: Path) -> None:
+    start = Start(model, None, buckets=())
+    assert start.run() == []
+    assert start.report.check.state is CheckState.PASSED
+
+
+def test_what_traffic_wanted_comes_first_at_the_next_start(model: Path, tmp_path: Path) -> None:
+    first = Start(model, tmp_path / "cache", warmup_order=WarmupOrder.LEARNED)
+    first.run()
+    executor = GraphExecutor(first.backend, first.graphs, first.counts)
+    for _ in range(5):
+        executor.execute(decode((1, 0, [1]), (2, 0, [2])))
+    executor.execute(decode((1, 0, [1])))
+    first.publishing.publish()
+    second = Start(model, tmp_path / "cache", warmup_order=WarmupOrder.LEARNED)
+    assert second.run() == [(D, 2), (D, 8)]
+    second.publishing.publish()
+    hits = {
+        (b.kind, b.size): b.hits
+        for b in Start(model, tmp_path / "cache").store.look_up().plan.buckets
+    }
+    assert hits[(D, 2)] == 5
+    assert hits[(D, 1)] == 1
