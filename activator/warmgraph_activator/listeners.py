@@ -67,6 +67,7 @@ class Listeners:
         """Take no more connections; those that exist go on."""
         for listener in self._open.values():
             await listener.site.stop()
+        log.info("no new requests on %d ports", len(self._open))
 
     async def finish(self) -> None:
         """Wait for the answers on their way, for the set time at most, and close everything."""

@@ -24,8 +24,9 @@ class Settings:
     settle_seconds: float = 5.0
     """After SIGTERM: go on listening, unready, until the operator (2 s) and every proxy (about
     1 s) have followed."""
-    hold_seconds: float = 20.0
-    """After SIGTERM: held requests that cannot be forwarded by then get a 503."""
+    hold_seconds: float = 100.0
+    """After SIGTERM: held requests that cannot be forwarded by then get a 503. Longer than a start
+    with stored graphs takes, so that a rollout of the activators fails nobody."""
     forward_seconds: float = 100.0
     """After SIGTERM: answers on their way may take this long."""
 
