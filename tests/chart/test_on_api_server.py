@@ -174,7 +174,8 @@ def test_a_crd_applied_by_hand_is_taken_over_when_told(release: Release) -> None
     with pytest.raises(HelmError, match="ownership"):
         release.install()
 
-    release.helm("upgrade", "--install", "release", str(CHART), "--take-ownership")
+    force = ("--take-ownership", "--force-conflicts")
+    release.helm("upgrade", "--install", "release", str(CHART), *force)
 
     assert release.crd()["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
