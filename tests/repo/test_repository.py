@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,15 @@ def test_commit_hooks_download_nothing() -> None:
     config = yaml.safe_load(text(ROOT / ".pre-commit-config.yaml"))
     assert [repository["repo"] for repository in config["repos"]] == ["local"]
     assert {hook["language"] for hook in config["repos"][0]["hooks"]} == {"system"}
+
+
+def test_chart_and_images_carry_the_version_of_the_product() -> None:
+    version = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["version"]
+    chart = yaml.safe_load(text(ROOT / "charts" / "warmgraph" / "Chart.yaml"))
+    values = yaml.safe_load(text(ROOT / "charts" / "warmgraph" / "values.yaml"))
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert values["images"]["controlPlane"].endswith(f":{version}")
+    assert values["images"]["engine"].endswith(f":{version}")
 
 
 def test_every_example_is_listed() -> None:
