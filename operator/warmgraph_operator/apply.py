@@ -11,7 +11,7 @@ from warmgraph_operator.differences import applied_stamp, is_applied, stamp
 from warmgraph_operator.kinds import Kind, Object, Wanted
 from warmgraph_operator.observed import being_deleted, left_by_predecessor, owned_by
 from warmgraph_operator.problem import Problem
-from warmgraph_operator.resource import InferenceDeployment
+from warmgraph_operator.resource import InferenceDeployment, Key
 
 
 @dataclass
@@ -19,9 +19,10 @@ class Applier:
     """Keeps, for each object, what its last apply led to."""
 
     cluster: Cluster
-    _settled: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By uid: (stamp applied, resourceVersion that came of it). Where the API server stores a
-    field in another form than it was sent, the comparison alone would apply it for ever."""
+    _settled: dict[Key, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    """By resource and uid: (stamp applied, resourceVersion that came of it). Where the API server
+    stores a field in another form than it was sent, the comparison alone would apply it for
+    ever."""
 
     async def apply(self, infd: InferenceDeployment, objects: Sequence[Wanted]) -> list[Problem]:
         """Applies each; what cannot be is returned as a problem, and the rest goes on."""
@@ -41,7 +42,7 @@ class Applier:
                 return _foreign(infd, kind, live)
             if being_deleted(live):
                 return None  # its end wakes the next pass, which makes it anew
-            if is_applied(body, live) or self._is_settled(body, live):
+            if is_applied(body, live) or self._is_settled(infd, body, live):
                 return None
             # Never an object that took the name in between.
             body = {**body, "metadata": {**body["metadata"], "uid": live["metadata"]["uid"]}}
@@ -52,17 +53,18 @@ class Applier:
                 return None  # deleted or replaced since it was read; the next pass sees it
             return Problem.of(Reason.APPLY_FAILED, f"{kind.kind} {name}: {error.message}")
         metadata = after["metadata"]
-        self._settled[metadata["uid"]] = (applied_stamp(body), metadata["resourceVersion"])
+        settled = self._settled.setdefault(infd.key, {})
+        settled[metadata["uid"]] = (applied_stamp(body), metadata["resourceVersion"])
         return None
 
-    def _is_settled(self, body: Object, live: Object) -> bool:
+    def _is_settled(self, infd: InferenceDeployment, body: Object, live: Object) -> bool:
         metadata = live["metadata"]
-        known = self._settled.get(metadata["uid"])
+        known = self._settled.get(infd.key, {}).get(metadata["uid"])
         return known == (applied_stamp(body), metadata["resourceVersion"])
 
-    def forget(self, uids: Sequence[str]) -> None:
-        for uid in uids:
-            self._settled.pop(uid, None)
+    def forget(self, key: Key) -> None:
+        """The resource is gone, and its objects with it."""
+        self._settled.pop(key, None)
 
 
 def _foreign(infd: InferenceDeployment, kind: Kind, live: Object) -> Problem | None:

@@ -89,6 +89,7 @@ class Reconciler:
         self._known.pop(key, None)
         self._ports.forget(key)
         self._autoscaling.forget(key)
+        self._applier.forget(key)
 
     async def everything(self) -> list[InferenceDeployment]:
         """Every resource of the served namespaces."""

@@ -76,7 +76,7 @@ class Sampler:
             self.observed.reports if states is None else states,
             self.view,
             settled=settled(self.facts),
-            can_wake=self.activators.configured,
+            can_wake=self.facts.decided.port > 0,
         )
         return self.autoscaling.decide(self.infd, sample)
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import random
+import socket
+import sys
+
+import aiohttp
 
 from devcluster.api import Running
 from tests.apiserver.operator.world import World
@@ -73,3 +79,50 @@ async def test_one_of_two_with_leader_election_works(world: World, control_plane
     two.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await two
+
+
+async def test_the_program_serves_health_and_ends_when_told(
+    world: World, control_plane: Running
+) -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "warmgraph_operator.main",
+        "--engine-image=engine:1",
+        "--sidecar-image=sidecar:1",
+        f"--namespace={world.namespace}",
+        "--listen-host=127.0.0.1",
+        f"--port={port}",
+        env={**os.environ, "KUBECONFIG": str(control_plane.kubeconfig)},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            await world.eventually(lambda: answers(session, "/readyz"), "ready")
+            await world.create("tiny")
+            await world.have(kinds.DEPLOYMENT, "tiny")
+            assert await answers(session, "/healthz")
+            async with session.get("/metrics") as response:
+                text = await response.text()
+        assert 'warmgraph_operator_writes_total{resource="deployments",verb="apply"} 1.0' in text
+    finally:
+        process.terminate()
+        _, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+    assert all(json.loads(line)["level"] == "info" for line in errors.splitlines()), errors
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+async def answers(session: aiohttp.ClientSession, path: str) -> bool:
+    try:
+        async with session.get(path) as response:
+            return response.status == 200
+    except aiohttp.ClientError:
+        return False

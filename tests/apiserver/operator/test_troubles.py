@@ -39,6 +39,32 @@ async def test_no_default_storage_class_is_named(world: World) -> None:
     assert "has no default one" in message
 
 
+async def test_a_provisioner_that_fails_is_quoted(world: World) -> None:
+    fast = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": world.namespace},
+        "provisioner": "nobody",
+    }
+    await world.cluster._request("POST", kinds.STORAGE_CLASS.path(None), body=fast)
+    await world.start()
+    volume = {"volume": {"storageClassName": world.namespace}}
+    await world.create("tiny", graphCache={"mode": "ReadWrite", **volume})
+    claim = await world.have(kinds.CLAIM, "tiny-graph-cache")
+    about = {"kind": "PersistentVolumeClaim", "name": "tiny-graph-cache"}
+    metadata = claim["metadata"]
+    event = {
+        "metadata": {"name": "failed"},
+        "involvedObject": {**about, "namespace": world.namespace, "uid": metadata["uid"]},
+        "type": "Warning",
+        "reason": "ProvisioningFailed",
+        "message": "ReadWriteMany is not supported",
+    }
+    await world.post(kinds.CORE_EVENT, event)
+    message = await world.until("tiny", "Ready", "False", "ClaimPending")
+    assert "ReadWriteMany is not supported" in message
+
+
 async def test_a_missing_model_claim_is_named(world: World) -> None:
     await world.start()
     await world.create("tiny", model={"uri": "pvc://models/smollm2"})
