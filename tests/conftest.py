@@ -1,29 +1,13 @@
-"""Fixtures that more than one subject needs."""
+"""Settings that every test shares."""
 
-from __future__ import annotations
+from hypothesis import HealthCheck, settings
 
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-ROOT = Path(__file__).parents[1]
-
-
-def _fetch(variant: str) -> Path:
-    command = [sys.executable, str(ROOT / "demo" / "fetch_model.py"), "--variant", variant]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return Path(done.stdout.strip())
-
-
-@pytest.fixture(scope="session")
-def smollm2() -> Path:
-    """Folder of SmolLM2-135M-Instruct, fetched and converted once into the user's cache."""
-    return _fetch("v1")
-
-
-@pytest.fixture(scope="session")
-def smollm2_v2() -> Path:
-    """The second version: other weights in the last layer, another default system prompt."""
-    return _fetch("v2")
+# The same cases in every run, and no judgement by the clock: a test that fails must fail again for
+# the person who looks into it, on a slower machine too.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
