@@ -1,13 +1,17 @@
 """Runs inside the cluster, in the demo's client pod: asks the model through its Service.
 
-Called as `python - URL once QUESTION` or `python - URL repeat COUNT PAUSE QUESTION`, this file
-on standard input. Prints one line of JSON for each answer. Standard library only.
+Called as `python -c FILE URL once|repeat QUESTION`. Prints one line of JSON for each answer; repeat
+goes on until standard input ends, which it does when the `kubectl exec` that started it is gone.
+Standard library only.
 """
 
 import json
+import select
 import sys
 import time
 import urllib.request
+
+PAUSE_SECONDS = 0.5
 
 
 def ask(url: str, question: str) -> dict[str, object]:
@@ -35,19 +39,10 @@ def ask(url: str, question: str) -> dict[str, object]:
 
 
 def main() -> None:
-    url, mode, *rest = sys.argv[1:]
-    count, pause, question = (
-        (1, 0.0, rest[0])
-        if mode == "once"
-        else (
-            int(rest[0]),
-            float(rest[1]),
-            rest[2],
-        )
-    )
-    for _ in range(count):
+    url, mode, question = sys.argv[1:]
+    print(json.dumps(ask(url, question)), flush=True)
+    while mode == "repeat" and not select.select([sys.stdin], [], [], PAUSE_SECONDS)[0]:
         print(json.dumps(ask(url, question)), flush=True)
-        time.sleep(pause)
 
 
 main()

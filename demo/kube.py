@@ -48,19 +48,16 @@ class Cluster:
         found: dict[str, Any] = json.loads(text) if text.strip() else {}
         return found
 
-    def start(self, *command: str, stdin: str) -> subprocess.Popen[str]:
-        """A command that goes on beside the demo, its output for the caller to read."""
-        process = subprocess.Popen(
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """A command that goes on beside the demo. Its output is the caller's to read, and its
+        standard input stays open until it is terminated."""
+        return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | self.environment,
         )
-        assert process.stdin is not None
-        process.stdin.write(stdin)
-        process.stdin.close()
-        return process
 
 
 def wait_until(

@@ -97,26 +97,14 @@ def _show(cluster: Cluster) -> None:
     say(output.rstrip().replace("\n", "\n     "))
 
 
-def _client(*arguments: str) -> tuple[str, ...]:
-    return (
-        "kubectl",
-        "exec",
-        "-i",
-        "client",
-        "-n",
-        NAMESPACE,
-        "--",
-        "python3",
-        "-",
-        URL,
-        *arguments,
-    )
+def _client(mode: str, question: str) -> tuple[str, ...]:
+    script = (ROOT / "demo" / "client.py").read_text()
+    pod = ("kubectl", "exec", "-i", "client", "-n", NAMESPACE, "--")
+    return (*pod, "python3", "-c", script, URL, mode, question)
 
 
 def _ask(cluster: Cluster, question: str, *, expect: str) -> None:
-    script = (ROOT / "demo" / "client.py").read_text()
-    line = cluster.run(*_client("once", question), stdin=script)
-    answer = json.loads(line)
+    answer = json.loads(cluster.run(*_client("once", question)))
     say(f"{answer['status']} after {answer['seconds']:.2f} s: {answer['answer']}")
     if answer["status"] != 200 or expect not in answer["answer"]:
         fail(f"expected an answer with {expect!r}. Look at: {_hint()}")
@@ -140,8 +128,7 @@ def _to_zero(cluster: Cluster) -> None:
 
 def _roll(cluster: Cluster) -> None:
     before = _resource(cluster)["status"]["updatedRevision"]
-    script = (ROOT / "demo" / "client.py").read_text()
-    questions = cluster.start(*_client("repeat", "400", "0.5", WHO), stdin=script)
+    questions = cluster.start(*_client("repeat", WHO))
     try:
         cluster.kubectl(
             "patch", "infd", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(SECOND_VERSION)

@@ -158,8 +158,7 @@ class Deployment:
         """Callers in the client pod, asking through the Service until the seconds are over."""
         return self.cluster.start(
             "kubectl", "exec", "-i", "client", "-n", self.namespace, "--",
-            "python3", "-", self.url, "smollm2", str(callers), str(seconds),
-            stdin=LOAD,
+            "python3", "-c", LOAD, self.url, "smollm2", str(callers), str(seconds),
         )  # fmt: skip
 
     def answers(self, load: subprocess.Popen[str]) -> list[Answer]:

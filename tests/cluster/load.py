@@ -1,6 +1,6 @@
 """Runs inside the cluster, in the tests' client pod: steady load on a Service, one JSON line each.
 
-Called as `python3 - URL MODEL CONCURRENCY SECONDS`, this file on standard input. Each of the
+Called as `python3 -c FILE URL MODEL CONCURRENCY SECONDS`. Each of the
 CONCURRENCY callers keeps its connection and asks one question after the other until SECONDS are
 over, so the load is bounded in count and time. Uses aiohttp, which the control-plane image has.
 """

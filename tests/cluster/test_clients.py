@@ -27,7 +27,6 @@ def forwarded(deployment: Deployment) -> Iterator[str]:
     """Base URL on loopback, by `kubectl port-forward` to the Service."""
     process = deployment.cluster.start(
         "kubectl", "port-forward", "-n", deployment.namespace, f"svc/{deployment.name}", ":80",
-        stdin="",
     )  # fmt: skip
     assert process.stdout is not None
     line = process.stdout.readline()  # Forwarding from 127.0.0.1:PORT -> 8000
