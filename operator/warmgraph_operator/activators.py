@@ -1,5 +1,4 @@
-"""What the activators are and hold: one view for all resources, refreshed a few times a minute
-by whoever asks, however many ask."""
+"""What the activators are and hold: one view for all resources, refreshed beside whoever asks."""
 
 from __future__ import annotations
 
@@ -22,6 +21,10 @@ FRESH_SECONDS = 2.0
 """An activator that went is out of the slices within about this, and a held request is counted
 by the autoscaler within it; one list and one request per activator cost little."""
 
+STALE_SECONDS = 10.0
+"""Nobody waits for a refresh while the view is younger than this: a pass that wakes a deployment
+must not wait for an activator that is just going."""
+
 
 class View(NamedTuple):
     addresses: tuple[str, ...] = ()
@@ -43,22 +46,25 @@ class Activators:
         self._reader = reader
         self._config = config
         self._clock = clock
-        self._lock = asyncio.Lock()
         self._view = View()
         self._read_at = float("-inf")
+        self._refresh: asyncio.Task[None] | None = None
 
     @property
     def configured(self) -> bool:
         return bool(self._config.activator_namespace)
 
     async def view(self) -> View:
+        """Raises ApiError and the transport's errors, where there is no view young enough."""
         if not self.configured:
             return View(held={})
-        async with self._lock:
-            if self._clock() - self._read_at >= FRESH_SECONDS:
-                self._view = await self._read()
-                self._read_at = self._clock()
-            return self._view
+        age = self._clock() - self._read_at
+        if age >= FRESH_SECONDS and (self._refresh is None or self._refresh.done()):
+            self._refresh = asyncio.create_task(self._read())
+            self._refresh.add_done_callback(_note_failure)
+        if age >= STALE_SECONDS and self._refresh is not None:
+            await asyncio.shield(self._refresh)
+        return self._view
 
     async def answer_for(self, key: Key, addresses: tuple[str, ...], port: int) -> bool:
         """Whether any of them answers for this deployment on its port."""
@@ -67,7 +73,13 @@ class Activators:
         )
         return (key.namespace, key.name) in answers
 
-    async def _read(self) -> View:
+    async def _read(self) -> None:
+        addresses = await self._addresses()
+        answers = await asyncio.gather(*(self._reader.queues(address) for address in addresses))
+        self._view = View(addresses=addresses, held=_sum(answers))
+        self._read_at = self._clock()
+
+    async def _addresses(self) -> tuple[str, ...]:
         namespace = self._config.activator_namespace
         try:
             pods = await self._cluster.list(POD, namespace, labels=self._config.activator_selector)
@@ -76,18 +88,27 @@ class Activators:
                 raise
             # Everything but the way to zero works without them.
             logger.error("may not list the activators in namespace %s: %s", namespace, error)
-            return View()
-        addresses = sorted(
-            pod["status"]["podIP"]
-            for pod in pods
-            if is_true(pod, "Ready") and not being_deleted(pod) and pod["status"].get("podIP")
+            return ()
+        return tuple(
+            sorted(
+                pod["status"]["podIP"]
+                for pod in pods
+                if is_true(pod, "Ready") and not being_deleted(pod) and pod["status"].get("podIP")
+            )
         )
-        answers = await asyncio.gather(*(self._reader.queues(address) for address in addresses))
-        held: dict[tuple[str, str], int] | None = {}
-        for answer in answers:
-            if answer is None or held is None:
-                held = None
-                continue
-            for queue, count in answer.items():
-                held[queue] = held.get(queue, 0) + count
-        return View(addresses=tuple(addresses), held=held)
+
+
+def _sum(answers: list[Mapping[tuple[str, str], int] | None]) -> dict[tuple[str, str], int] | None:
+    held: dict[tuple[str, str], int] = {}
+    for answer in answers:
+        if answer is None:
+            return None
+        for queue, count in answer.items():
+            held[queue] = held.get(queue, 0) + count
+    return held
+
+
+def _note_failure(refresh: asyncio.Task[None]) -> None:
+    """Whoever waits for it is told as well; often nobody does."""
+    if not refresh.cancelled() and refresh.exception() is not None:
+        logger.warning("the activators could not be read: %r", refresh.exception())

@@ -172,7 +172,7 @@ def serving(facts: Facts) -> Verdict:
     if facts.ready:
         enough = len(facts.ready) >= facts.wanted
         reason = Reason.ALL_REPLICAS_READY if enough else Reason.PARTIALLY_READY
-        return _true(reason, f"{len(facts.ready)} pods answer")
+        return _true(reason, f"pods that answer: {len(facts.ready)}")
     if facts.at_zero and facts.decided.standing_in:
         return _true(Reason.SCALED_TO_ZERO, "activators hold requests and wake it")
     if facts.at_zero:
@@ -230,7 +230,9 @@ def _unknown(facts: Facts) -> Verdict:
     if before and all_ready and before.status != "Unknown":
         return Verdict(before.status, Reason(before.reason), before.message)
     if all_ready:
-        return Verdict("Unknown", Reason.STARTING, "a ready pod's sidecar does not answer")
+        return Verdict(
+            "Unknown", Reason.STARTING, "a ready pod's sidecar does not answer on port 8081"
+        )
     return _false(Reason.STARTING, "a pod has not reported yet")
 
 
