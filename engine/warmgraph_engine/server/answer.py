@@ -13,7 +13,7 @@ from aiohttp import web
 from warmgraph_engine.metrics import Outcome
 from warmgraph_engine.server.choice import Choice, Piece
 from warmgraph_engine.server.deadline import deadline
-from warmgraph_engine.server.errors import ApiError
+from warmgraph_engine.server.errors import as_api_error
 from warmgraph_engine.server.generation import Generation
 from warmgraph_engine.server.keys import OUTCOME
 from warmgraph_engine.server.protocol import Common
@@ -106,11 +106,13 @@ class Answer:
             if usage:
                 await stream.send([self._chunk([]) | {"usage": self._usage(generation)}])
             await stream.end()
-        except ApiError as error:
+        except ConnectionResetError:
+            raise
+        except Exception as error:
             if not stream.started:
                 raise
             request[OUTCOME] = Outcome.FAILED
-            await stream.send([error.body()])
+            await stream.send([as_api_error(error).body()])
             await stream.end(b"")
         return stream.response
 

@@ -55,7 +55,12 @@ class Choice:
         self._detokenizer = text.detokenizer(prompt, skip_special_tokens=skip_special_tokens)
         self._stops = StopStrings(stops)
         self._token_by_token = bool(stops) or self._params.logprobs is not None
-        self._length = 0
+        self._decoded = 0
+        """Characters of the text so far, whether out or held back."""
+        self._sent = 0
+        """Characters that are out."""
+        self._held: list[Scored] = []
+        """Tokens whose text is not out yet."""
         self._echo = echo
         self._prompt_offset = 0
         if echo is not None and self._params.prompt_logprobs is not None:
@@ -81,13 +86,15 @@ class Choice:
             if self._token_by_token:
                 self._add(piece, tokens)
                 tokens = []
-            if self.stopped_early:
+            if self.stopped_early:  # what is still held belongs to the stop string
                 self.finish_reason = FinishReason.STOP
                 return piece
             self.finish_reason = output.finish
         self._add(piece, tokens)
         if self.finish_reason is not None:
-            self._append(piece, self._stops.flush())
+            self._send(piece, self._stops.flush())
+            piece.scored += self._held
+            self._held = []
         return piece
 
     def _add(self, piece: Piece, tokens: list[SampledToken]) -> None:
@@ -95,13 +102,13 @@ class Choice:
             return
         if self._params.logprobs is not None:
             self._start_echo(piece)
-            for token in tokens:
-                piece.scored.append(Scored(token.token_id, self._length, token.logprob))
+            self._held += [Scored(t.token_id, self._decoded, t.logprob) for t in tokens]
         text = self._detokenizer.feed([token.token_id for token in tokens])
+        self._decoded += len(text)
         # Below the minimum length a stop string is text like any other.
         if self.generated > self._params.min_tokens:
             text = self._stops.feed(text)
-        self._append(piece, text)
+        self._send(piece, text)
 
     def _add_prompt(self, piece: Piece, logprobs: list[TokenLogprob]) -> None:
         """Log-probabilities of the prompt's tokens, for an answer that echoes it."""
@@ -118,10 +125,14 @@ class Choice:
             piece.scored.append(Scored(first, 0, None))
             self._prompt_offset = len(self._prompt_detokenizer.feed([first]))
         piece.text += self._echo
-        self._length += len(self._echo)
+        self._decoded = self._sent = len(self._echo)
         self._echo = None
 
-    def _append(self, piece: Piece, text: str) -> None:
+    def _send(self, piece: Piece, text: str) -> None:
+        """Let out text, and the log-probabilities of the tokens that begin in it."""
         self._start_echo(piece)
         piece.text += text
-        self._length += len(text)
+        self._sent += len(text)
+        count = sum(scored.offset < self._sent for scored in self._held)
+        piece.scored += self._held[:count]
+        del self._held[:count]

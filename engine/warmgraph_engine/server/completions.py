@@ -105,10 +105,15 @@ def _choices(
 ) -> list[Choice]:
     stops = validation.stop_strings(body)
     skip_special = body.skip_special_tokens is not False
-    asked = validation.DEFAULT_COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     choices: list[Choice] = []
     for prompt, ids in zip(given, tokens, strict=True):
-        length = validation.output_length(len(ids), asked, model.facts, least=0 if body.echo else 1)
+        length = validation.output_length(
+            len(ids),
+            body.max_tokens,
+            model.facts,
+            default=validation.DEFAULT_COMPLETION_TOKENS,
+            least=0 if body.echo else 1,
+        )
         params = validation.sampling_params(body, model.facts, max_tokens=length)
         echo = None
         if body.echo:

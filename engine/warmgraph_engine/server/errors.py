@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
+
+_log = logging.getLogger(__name__)
 
 _AT = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _FIELD = re.compile(r"^Object (?:contains unknown|missing required) field `(?P<name>[^`]*)`")
@@ -64,6 +67,19 @@ def unavailable(message: str, *, code: str, retry_after_seconds: int) -> ApiErro
         kind="server_error",
         code=code,
         retry_after_seconds=retry_after_seconds,
+    )
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """What a client is told of any exception; an unexpected one goes to the log."""
+    if isinstance(error, ApiError):
+        return error
+    _log.error("unexpected error", exc_info=error)
+    return ApiError(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "an unexpected error in the server; its log has the details",
+        kind="server_error",
+        code="internal_error",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -13,11 +12,9 @@ from aiohttp import web
 
 from warmgraph_engine.loop import EngineFaultError, OverloadedError
 from warmgraph_engine.metrics import Outcome
-from warmgraph_engine.server.errors import ApiError, bad_request, unavailable
+from warmgraph_engine.server.errors import ApiError, as_api_error, bad_request, unavailable
 from warmgraph_engine.server.keys import OUTCOME, SERVICE
 from warmgraph_engine.tokenizer.errors import PromptError
-
-_log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -67,8 +64,6 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 def _api_error(request: web.Request, error: Exception) -> ApiError:
     settings = request.app[SERVICE].settings
     match error:
-        case ApiError():
-            answer = error
         case PromptError():
             answer = bad_request(str(error), code="invalid_prompt")
         case OverloadedError():
@@ -88,13 +83,7 @@ def _api_error(request: web.Request, error: Exception) -> ApiError:
         case web.HTTPException():
             answer = _http_error(request, error)
         case _:
-            _log.error("unexpected error in %s %s", request.method, request.path, exc_info=error)
-            answer = ApiError(
-                HTTPStatus.INTERNAL_SERVER_ERROR,
-                "an unexpected error in the server; its log has the details",
-                kind="server_error",
-                code="internal_error",
-            )
+            answer = as_api_error(error)
     return answer
 
 

@@ -85,12 +85,13 @@ def output_length(
     asked: int | None,
     facts: ModelFacts,
     *,
+    default: int | None = None,
     least: int = 1,
     param: str = "max_tokens",
     prompt_param: str = "prompt",
 ) -> int:
     """How many tokens may follow a prompt of this many. Asked for too many is refused with the
-    numbers; not asked for, it is what fits."""
+    numbers; not asked for, it is the default or what fits."""
     limits = facts.limits
     longest = limits.max_model_length
     if prompt == 0:
@@ -109,7 +110,7 @@ def output_length(
         )
     # One more than the cache holds: see positions_of.
     room = facts.kv_positions - prompt + 1
-    wanted = longest - prompt if asked is None else asked
+    fits = min(room, longest - prompt)
     if room < 1 or positions_of(prompt, asked or 0) > facts.kv_positions:
         rest = f" and {asked} for the output" if asked else ""
         raise bad_request(
@@ -118,7 +119,9 @@ def output_length(
             param=param if asked else prompt_param,
             code="kv_cache_exceeded",
         )
-    return min(wanted, room)
+    if asked is not None:
+        return asked
+    return fits if default is None else min(default, fits)
 
 
 def choices(request: Common, prompts: int) -> int:

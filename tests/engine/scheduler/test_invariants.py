@@ -93,7 +93,7 @@ class Schedule(RuleBasedStateMachine):
 
     def read(self, plan):
         for planned in plan.rows:
-            stops = planned.sequence.id % 3 == 0 and planned.position == 2
+            stops = planned.sequence.prompt_length % 3 == 0 and planned.position == 2
             ended = planned.sequence.ended
             if planned.draws and not ended and planned.sequence.append(STOP if stops else 7):
                 self.scheduler.remove([planned.sequence])

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from aiohttp import ClientSession, web
@@ -31,7 +32,12 @@ class Served:
     service: Service = field(init=False)
     runner: web.AppRunner = field(init=False)
     client: ClientSession = field(init=False)
-    openai: AsyncOpenAI = field(init=False)
+    url: str = field(init=False)
+
+    @cached_property
+    def openai(self) -> AsyncOpenAI:
+        """The official client. Made when first used: it loads the system's certificates."""
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
 
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         response = await self.client.post(path, json=body)
@@ -95,8 +101,8 @@ async def start_server(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     await web.SockSite(served.runner, listening).start()
     host, port = served.runner.addresses[0]
-    served.client = ClientSession(f"http://{host}:{port}")
-    served.openai = AsyncOpenAI(base_url=f"http://{host}:{port}/v1", api_key="none", max_retries=0)
+    served.url = f"http://{host}:{port}"
+    served.client = ClientSession(served.url)
     if attach:
         served.service.attach(engine.loop, text)
         served.stage = (Stage.SERVING, "")
@@ -105,7 +111,8 @@ async def start_server(
 
 async def stop_server(served: Served) -> None:
     served.engine.executor.gate.set()
-    await served.openai.close()
+    if "openai" in vars(served):
+        await served.openai.close()
     await served.client.close()
     await served.runner.cleanup()
     await served.service.close()

@@ -108,6 +108,33 @@ async def test_echo_begins_with_the_prompt_and_scores_it(served):
     )
 
 
+async def test_logprobs_come_with_their_text_and_none_of_the_stop_string(served):
+    fields = {"prompt": "hello", "max_tokens": 60, "temperature": 1, "seed": 11, "logprobs": 0}
+    full = await served.complete(**fields)
+    logprobs = full["logprobs"]
+    assert len(logprobs["tokens"]) == 60 or full["finish_reason"] == "stop"
+    stop = full["text"][10:14]
+    cut = full["text"].index(stop)
+    ends = await served.complete(stop=stop, **fields)
+    kept = sum(offset < cut for offset in logprobs["text_offset"])
+    assert ends["logprobs"] == {name: values[:kept] for name, values in logprobs.items()}
+    events = await served.events("/v1/completions", stop=stop, **fields)
+    streamed = [event["choices"][0] for event in events[:-1]]
+    for name, values in ends["logprobs"].items():
+        assert [value for choice in streamed for value in choice["logprobs"][name]] == values
+    text = ""
+    for choice in streamed:
+        text += choice["text"]
+        assert all(offset < len(text) for offset in choice["logprobs"]["text_offset"])
+
+
+async def test_without_max_tokens_a_completion_near_the_limit_is_as_long_as_fits(served):
+    choice = await served.complete(prompt=[1] * 120, ignore_eos=True, logprobs=0)
+    assert len(choice["logprobs"]["tokens"]) == 8
+    choice = await served.complete(prompt=[1] * 10, ignore_eos=True, logprobs=0)
+    assert len(choice["logprobs"]["tokens"]) == 16
+
+
 async def test_a_streamed_echo_joins_to_the_whole_one(served):
     fields = {"prompt": "hello world", "echo": True, "logprobs": 1, "max_tokens": 6}
     whole = await served.complete(**fields, seed=1, temperature=1)

@@ -69,7 +69,15 @@ MESSAGE = st.fixed_dictionaries(
         "tool_calls": JUNK,
     },
 )
-MESSAGES = st.one_of(st.lists(MESSAGE, min_size=1, max_size=3), JUNK)
+GOOD_MESSAGE = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "system", "assistant", "developer"]),
+        "content": st.text(max_size=20),
+    }
+)
+MESSAGES = st.one_of(
+    st.lists(GOOD_MESSAGE, min_size=1, max_size=3), st.lists(MESSAGE, max_size=3), JUNK
+)
 CHAT = {
     "logprobs": st.booleans(),
     "top_logprobs": NUMBERS,
@@ -78,7 +86,7 @@ CHAT = {
     "tools": JUNK,
 }
 SETTINGS = settings(
-    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 
 

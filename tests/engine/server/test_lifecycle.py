@@ -197,6 +197,32 @@ async def test_a_step_that_fails_mid_stream_ends_the_stream_with_an_error_event(
     assert (await served.client.post("/v1/completions", json=LONG)).status == 503
 
 
+async def test_an_unexpected_error_mid_stream_is_an_event_and_not_a_second_response(served):
+    shape = served.text.detokenizer
+    calls = []
+
+    def broken(*args, **kwargs):
+        detokenizer = shape(*args, **kwargs)
+        feed = detokenizer.feed
+        detokenizer.feed = lambda tokens: (
+            calls.append(1) or (feed(tokens) if len(calls) < 20 else 1 / 0)
+        )
+        return detokenizer
+
+    served.text.detokenizer = broken
+    try:
+        response = await served.client.post("/v1/completions", json=LONG | {"stream": True})
+        text = await response.text()
+    finally:
+        del served.text.detokenizer
+    *_, last, end = text.split("\n\n")
+    assert end == ""
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "internal_error"
+    assert served.value("warmgraph_requests_total", outcome="failed") == 1
+    await served.until(lambda: served.blocks_used == 0)
+    await served.complete(max_tokens=1)
+
+
 async def test_nan_in_the_logits_is_a_fault_of_the_engine(served):
     served.engine.executor.nan_at = 2
     status, answer = await served.post("/v1/completions", LONG)
