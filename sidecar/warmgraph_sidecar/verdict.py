@@ -85,7 +85,7 @@ def readiness(policy: Policy, seen: Observation, now: float) -> Answer:
     # kubelet asks about is the next one.
     return (
         _broken(seen.report)
-        or _silent(seen, now)
+        or _silent(seen, seen.report, now)
         or _warmup_failed(policy, seen.report)
         or _warm(policy, seen.report)
     )
@@ -150,11 +150,13 @@ def _dead(policy: Policy, seen: Observation, now: float) -> Answer | None:
     return None if alive.ok else alive
 
 
-def _silent(seen: Observation, now: float) -> Answer | None:
+def _silent(seen: Observation, report: WarmupReport, now: float) -> Answer | None:
     gone, silent = now - seen.waiting_since, now - seen.report_at
     if not seen.connected and gone > RECONNECT_GRACE_SECONDS:
         return _no(Reason.ENGINE_FAULT, f"the engine's connection was lost {gone:.0f} s ago")
-    if silent > HEARTBEAT_LOST_SECONDS:
+    # A warmup that is busy importing may say nothing for a while; it is unready anyway, and its
+    # own stage says more than a fault would.
+    if report.stage not in WARMUP_STAGES and silent > HEARTBEAT_LOST_SECONDS:
         return _no(Reason.ENGINE_FAULT, f"the engine has not reported for {silent:.0f} s")
     return None
 

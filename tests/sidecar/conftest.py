@@ -41,9 +41,16 @@ class Sidecar:
             json = response.content_type == "application/json"
             return response.status, await (response.json() if json else response.text())
 
-    async def until(self, path: str, status: int, reason: str | None = None) -> Any:
+    async def until(
+        self,
+        path: str,
+        status: int,
+        reason: str | None = None,
+        *,
+        patience: float = WAIT_SECONDS,
+    ) -> Any:
         """The body of the first answer with this status and reason."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(patience):
             while True:
                 got, body = await self.get(path)
                 if got == status and reason in (None, body["reason"]):

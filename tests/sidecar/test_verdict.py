@@ -29,6 +29,7 @@ CHECK_PENDING = {"check": Check(state=CheckState.PENDING)}
 CHECK_SKIPPED = {"check": Check(state=CheckState.SKIPPED)}
 CHECK_FAILED = {"check": Check(state=CheckState.FAILED, message="token 3 differs")}
 FAULT = Fault(reason="DeviceLost", message="illegal memory access")
+CAPTURING = report(stage=Stage.CAPTURING)
 
 
 def seen(**changes: Any) -> Observation:
@@ -117,6 +118,8 @@ def test_readiness_follows_report_and_policy(
         # an open connection that says nothing
         ({"report_at": NOW - 4.9}, True, Reason.GRAPHS_CAPTURED),
         ({"report_at": NOW - 5.1}, False, Reason.ENGINE_FAULT),
+        # in a warmup that is nothing unusual
+        ({"report": CAPTURING, "report_at": NOW - 60}, False, Reason.WARMING_UP),
         # and one that hung or broke before its connection was lost is not forgiven
         (
             {"connected": False, "waiting_since": NOW, "report_at": NOW - 5.1},
@@ -135,9 +138,6 @@ def test_readiness_needs_an_engine_that_reports(
 ) -> None:
     answer = readiness(policy(), seen(**observation), NOW)
     assert (answer.ok, answer.reason) == (ready, reason), answer.message
-
-
-CAPTURING = report(stage=Stage.CAPTURING)
 
 
 @pytest.mark.parametrize(
