@@ -84,6 +84,10 @@ class Backend(Protocol):
         """Run the step that lies in the static buffers, without a graph."""
         ...
 
+    def poison_logits(self, rows: int) -> None:
+        """Make the first rows of the logits NaN, so that it shows what the next step leaves."""
+        ...
+
     def logits(self, rows: int) -> Any:
         """The first rows of the logits of the last step; a view, valid until the next one."""
         ...

@@ -43,7 +43,7 @@ class KnownAnswers:
             raise ArithmeticError("the model's logits are not numbers: are its weights damaged?")
         self._backend.buffers.fill(step, entry.shape)
         # Where the graph writes nothing this stays, and is found.
-        self._backend.buffers.arrays["logits"][: len(expected)] = np.nan
+        self._backend.poison_logits(len(expected))
         try:
             entry.graph.replay()
         except (RuntimeError, ValueError, IndexError) as error:

@@ -59,6 +59,9 @@ class CpuBackend:
         with torch.inference_mode():
             self._step(self.arena, StepInputs(self.arena, shape))
 
+    def poison_logits(self, rows: int) -> None:
+        self._logits[:rows] = np.nan
+
     def logits(self, rows: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         return self._logits[:rows]
 
