@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from hypothesis import given, settings
 
 from devcluster.api import Running
 from kubernetes import client
@@ -23,6 +24,7 @@ from tests.apiserver.crd_manifests import (
     changed,
 )
 from tests.apiserver.crd_objects import Objects
+from tests.contracts.specs import specs
 from warmgraph_api import crd, labels
 from warmgraph_api.inferencedeployment import InferenceDeployment
 from warmgraph_api.resource import Model, Spec
@@ -57,6 +59,19 @@ def test_a_good_manifest_is_accepted_and_decodes(objects: Objects, case: Accepte
     created = objects.create(changed(case.changes))
     decoded = msgspec.convert(created, InferenceDeployment)
     assert msgspec.to_builtins(decoded.spec) == created["spec"]
+
+
+def test_whatever_the_tests_make_up_is_accepted(objects: Objects) -> None:
+    """Other tests draw specs at random: they must be ones that a user can have."""
+
+    # The API server and this test are one process each; a hundred objects take a few seconds.
+    @settings(max_examples=100)
+    @given(spec=specs())
+    def accepted(spec: Spec) -> None:
+        written = msgspec.to_builtins(spec)
+        assert objects.create(GOOD | {"spec": written})["spec"] == written
+
+    accepted()
 
 
 def test_every_rule_has_a_manifest_that_breaks_it() -> None:
