@@ -9,7 +9,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-
 # A hundred times what it takes on an idle machine.
 PATIENCE_SECONDS = 60
 
