@@ -173,10 +173,11 @@ class World:
         return await self.cluster.list(kind, self.namespace)
 
     async def condition(self, name: str, kind: str) -> tuple[str, str, str]:
-        """(status, reason, message)."""
-        resource = await self.get(kinds.INFERENCE_DEPLOYMENT, name)
-        for entry in ((resource or {}).get("status") or {}).get("conditions", []):
-            if entry["type"] == kind:
+        """(status, reason, message), as far as it speaks of the spec as it is now."""
+        resource = await self.have(kinds.INFERENCE_DEPLOYMENT, name)
+        for entry in (resource.get("status") or {}).get("conditions", []):
+            current = entry.get("observedGeneration") == resource["metadata"]["generation"]
+            if entry["type"] == kind and current:
                 return entry["status"], entry["reason"], entry["message"]
         return "", "", ""
 
