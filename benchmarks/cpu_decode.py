@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def measure(folder: Path, *, tokens: int, rounds: int) -> dict[str, float]:
         for name, execution in (("graph", Execution.GRAPHS), ("eager", Execution.EAGER)):
             candidates[f"{name}.tok_s_{batch}"] = (
                 batch,
-                lambda b=batch, e=execution: ours.seconds(b, tokens, e),
+                partial(ours.seconds, batch, tokens, execution),
             )
     speeds: dict[str, list[float]] = {name: [] for name in candidates}
     for round_ in range(rounds):

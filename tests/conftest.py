@@ -1,5 +1,12 @@
-"""Settings that every test shares."""
+"""Settings and fixtures that more than one subject needs."""
 
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The same cases in every run, and no judgement by the clock: a test that fails must fail again for
@@ -11,3 +18,22 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+def _fetch(variant: str) -> Path:
+    script = Path(__file__).parents[1] / "demo" / "fetch_model.py"
+    command = [sys.executable, str(script), "--variant", variant]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Path(done.stdout.strip())
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """Folder of SmolLM2-135M-Instruct, fetched and converted once into the user's cache."""
+    return _fetch("v1")
+
+
+@pytest.fixture(scope="session")
+def smollm2_v2() -> Path:
+    """The second version: other weights in the last layer, another default system prompt."""
+    return _fetch("v2")

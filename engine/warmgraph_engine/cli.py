@@ -7,18 +7,47 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from warmgraph_engine.store import report
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(prog="warmgraph", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_convert(commands)
+    _add_cache(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        result: int = arguments.run(arguments)
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}")
+    return result
+
+
+def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     convert = commands.add_parser("convert-gguf", help="turn a GGUF file into a model folder")
     convert.add_argument("source", type=Path, metavar="SRC", help="the GGUF file")
     convert.add_argument("destination", type=Path, metavar="DST", help="the folder to write")
     convert.set_defaults(run=_convert_gguf)
-    arguments = parser.parse_args(argv)
-    result: int = arguments.run(arguments)
-    return result
+
+
+def _add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    cache = commands.add_parser("cache", help="look into a graph cache")
+    actions = cache.add_subparsers(required=True, metavar="ACTION")
+    listing = actions.add_parser("ls", help="a line for each entry")
+    listing.set_defaults(run=lambda a: _print(report.listing(a.directory)))
+    verify = actions.add_parser("verify", help="compare every checksum; status 1 if one is off")
+    verify.set_defaults(run=_verify)
+    show = actions.add_parser("show", help="key and buckets of one entry")
+    show.set_defaults(run=_show)
+    prune = actions.add_parser("prune", help="remove entries that no process uses")
+    prune.set_defaults(run=_prune)
+    for action in (listing, verify, show, prune):
+        action.add_argument("directory", type=Path, metavar="DIR", help="the cache's folder")
+    show.add_argument("entry", metavar="KEY", help="digest of the key, or how it begins")
+    prune.add_argument(
+        "--keep", type=int, default=0, metavar="N", help="unused entries kept, newest first"
+    )
 
 
 def _convert_gguf(arguments: argparse.Namespace) -> int:
@@ -31,6 +60,34 @@ def _convert_gguf(arguments: argparse.Namespace) -> int:
         convert_gguf(arguments.source, arguments.destination)
     except ConversionError as error:
         return _fail(str(error))
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    lines, sound = report.verification(arguments.directory)
+    _print(lines)
+    return 0 if sound else 1
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    try:
+        return _print(report.description(arguments.directory, arguments.entry))
+    except LookupError as error:
+        return _fail(str(error.args[0]))
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    if arguments.keep < 0:
+        return _fail("--keep must not be negative")
+    try:
+        return _print(report.pruned(arguments.directory, keep=arguments.keep))
+    except report.BusyError as error:
+        return _fail(str(error))
+
+
+def _print(lines: list[str]) -> int:
+    for line in lines:
+        sys.stdout.write(line + "\n")
     return 0
 
 

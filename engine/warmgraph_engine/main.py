@@ -177,7 +177,7 @@ class _Process:
     async def _watch(self, engine: EngineLoop) -> None:
         """Report a hung step; a thread that hangs cannot do it itself."""
         while engine.step_seconds() < STUCK_STEP_SECONDS:
-            await asyncio.sleep(_WATCH_SECONDS)  # noqa: ASYNC110 (nothing would set an event)
+            await asyncio.sleep(_WATCH_SECONDS)
         seconds = engine.step_seconds()
         self._reporter.fail(Reason.ENGINE_FAULT, f"a step has been running for {seconds:.0f} s")
 

@@ -44,7 +44,7 @@ def _project(
     """(T, H) → query (T, heads, head_dim), key and value (T, kv_heads, head_dim)."""
     name, head_dim = f"layers.{layer}", config.head_dim
     joined = linear(x, memory, f"{name}.qkv", bias=config.qkv_bias).view(len(x), -1, head_dim)
-    parts = (config.heads, config.kv_heads, config.kv_heads)
+    parts = [config.heads, config.kv_heads, config.kv_heads]
     query, key, value = torch.split(joined, parts, dim=1)
     if config.qk_norm:
         norms = (memory.tensor(f"weights.{name}.{part}_norm") for part in "qk")

@@ -23,11 +23,11 @@ _RETRY_SECONDS = 0.05
 
 
 @contextmanager
-def writing(root: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+def writing(root: Path) -> Iterator[None]:
     """Hold the lock of all writers. Raises BusyError when it stays taken, or OSError."""
     descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o660)
     try:
-        deadline = time.monotonic() + wait_seconds
+        deadline = time.monotonic() + WAIT_SECONDS
         while not _try(descriptor, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
                 raise BusyError(f"another process has been writing to {root} for long")

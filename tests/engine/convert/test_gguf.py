@@ -69,9 +69,10 @@ def write_gguf(path: Path, *, architecture: str = "llama", pre: str = "smollm") 
             stored = permuted(weight, 4)
         if "k_proj" in name:
             stored = permuted(weight, 2)
+        target = name
         for theirs, gguf in names.items():
-            name = name.replace(theirs, gguf)
-        writer.add_tensor(name, np.ascontiguousarray(stored))
+            target = target.replace(theirs, gguf)
+        writer.add_tensor(target, np.ascontiguousarray(stored))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -23,8 +25,8 @@ def buffers() -> StaticBuffers:
     return StaticBuffers(arrays, block_size=4)
 
 
-def values(buffers: StaticBuffers, name: str, length: int) -> list[int]:
-    array: NDArray[np.int64] = buffers.arrays[name][:length]
+def values(buffers: StaticBuffers, name: str, length: int) -> list[Any]:
+    array: NDArray[Any] = buffers.arrays[name][:length]
     return list(array.tolist())
 
 

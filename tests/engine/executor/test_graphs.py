@@ -157,12 +157,13 @@ def test_steps_and_padding_are_counted_by_bucket(engine: Engine) -> None:
 
 def test_a_failed_capture_disables_its_bucket_alone(tmp_path: Path) -> None:
     model = backend(write_checkpoint(tmp_path))
+    recorder = model.recorder
 
     class Failing:
         def record(self, size: int, shape: StepShape) -> GraphImage:
             if size == 2:
                 raise CaptureError("out of memory")
-            return CpuBackend.recorder.func(model).record(size, shape)
+            return recorder.record(size, shape)
 
     model.recorder = Failing()  # type: ignore[assignment]
     declared = [Bucket(kind=StepKind.DECODE, size=s, mode=BucketMode.EAGER) for s in (1, 2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def test_weights_that_do_not_fit_the_config_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_an_unsupported_model_says_what_about_it(
-    tmp_path: Path, change: dict[str, object], message: str
+    tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):
         Checkpoint(write_checkpoint(tmp_path, **change))

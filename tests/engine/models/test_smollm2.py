@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -116,8 +115,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(smollm2: Path) -> Iterator[World]:
-    yield World(smollm2)
+def world(smollm2: Path) -> World:
+    return World(smollm2)
 
 
 @pytest.mark.parametrize("bucket", DECODE)

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from warmgraph_api import wire
-from warmgraph_api.report import Bucket, BucketMode, BucketState, Load, Stage, StepKind
+from warmgraph_api.report import (
+    Bucket,
+    BucketMode,
+    BucketState,
+    Load,
+    Stage,
+    StepKind,
+    WarmupReport,
+)
 from warmgraph_engine.report import Publisher, Reporter, process_started_at
 
 PATIENCE_SECONDS = 30
@@ -34,10 +42,10 @@ class Sidecar:
         self.connection.settimeout(PATIENCE_SECONDS)
         self.lines = self.connection.makefile("rb")
 
-    def next(self):
+    def next(self) -> WarmupReport:
         return wire.decode_report(self.lines.readline())
 
-    def until(self, stage: Stage):
+    def until(self, stage: Stage) -> WarmupReport:
         while True:
             report = self.next()
             if report.stage is stage:
@@ -148,7 +156,7 @@ def test_the_last_word_is_sent_at_the_end(
 ) -> None:
     reporter.fail("WarmupFailed", "no such model")
     publisher.stop()
-    last = [line for line in sidecar.lines][-1]
+    *_, last = sidecar.lines
     report = wire.decode_report(last)
     assert report.fault is not None
     assert (report.stage, report.fault.message) == (Stage.FAILED, "no such model")
@@ -157,10 +165,10 @@ def test_the_last_word_is_sent_at_the_end(
 def test_a_failure_stays_and_draining_stays(reporter: Reporter) -> None:
     reporter.set_stage(Stage.DRAINING)
     reporter.set_stage(Stage.SERVING)
-    assert reporter.stage is Stage.DRAINING
+    assert reporter.snapshot().stage is Stage.DRAINING
     reporter.fail("EngineFault", "gone")
     reporter.set_stage(Stage.DRAINING)
-    assert reporter.stage is Stage.FAILED
+    assert reporter.snapshot().stage is Stage.FAILED
 
 
 def test_stages_of_the_start_are_put_on_a_timeline(reporter: Reporter) -> None:
