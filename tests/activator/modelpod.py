@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from aiohttp import web
+
+CHAT = {"id": "chat-1", "created": 1, "model": "llm"}
 
 
 class ModelPod:
@@ -98,6 +101,21 @@ class ModelPod:
             await self.release.wait()
             self.release.clear()
             await response.write(b"data: %d\n\n" % number)
+        return response
+
+    async def _v1_chat_completions(self, request: web.Request) -> web.StreamResponse:
+        """A streamed answer in two pieces, or one that isn't streamed."""
+        if not (await request.json()).get("stream"):
+            message = {"role": "assistant", "content": "Hello!"}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            return web.json_response({"object": "chat.completion", "choices": [choice]} | CHAT)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for text in ("Hel", "lo!"):
+            choice = {"index": 0, "finish_reason": None, "delta": {"content": text}}
+            chunk = {"object": "chat.completion.chunk", "choices": [choice]} | CHAT
+            await response.write(b"data: %s\n\n" % json.dumps(chunk).encode())
+        await response.write(b"data: [DONE]\n\n")
         return response
 
     async def _broken(self, request: web.Request) -> web.StreamResponse:

@@ -71,13 +71,8 @@ async def start_engine(tmp_path: Path) -> AsyncIterator[StartEngine]:
             [*EAGER, "--warmup-policy=ModelLoaded", "--lazy-capture=false"],
             "WarmingUp",
         ),
-        (
-            ["--known-answer-check=false"],
-            [*EAGER, "--known-answer-check=false"],
-            "GraphsCaptured",
-        ),
     ],
-    ids=["eager buckets", "lazy buckets", "ModelLoaded", "unchecked"],
+    ids=["eager buckets", "lazy buckets", "ModelLoaded"],
 )
 async def test_every_declaration_becomes_ready(
     start: Start,
