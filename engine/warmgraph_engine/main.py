@@ -175,8 +175,8 @@ class _Process:
         self._started.publishing.start()
 
     async def _watch(self, engine: EngineLoop) -> None:
-        """Report a hung step; a thread that hangs cannot do it itself."""
-        while engine.step_seconds() < STUCK_STEP_SECONDS:
+        """Report a hung step: nothing else will, since its thread hangs with it."""
+        while engine.step_seconds() < STUCK_STEP_SECONDS:  # noqa: ASYNC110
             await asyncio.sleep(_WATCH_SECONDS)
         seconds = engine.step_seconds()
         self._reporter.fail(Reason.ENGINE_FAULT, f"a step has been running for {seconds:.0f} s")
