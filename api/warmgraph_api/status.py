@@ -73,6 +73,9 @@ class ColdStart(Resource, frozen=True, kw_only=True):
 
     pod: Annotated[str, Meta(description="Name of the pod.")] = ""
     revision: Annotated[str, Meta(description="Revision of the pod.")] = ""
+    completion_time: Annotated[
+        str, Meta(description="When the pod became ready, RFC 3339 with milliseconds.")
+    ] = ""
     total_milliseconds: Annotated[
         int, Meta(description="From the engine's process start to the end of its warmup.")
     ] = 0

@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from tests.operator.builders import deployment, faulty, infd, observed, pod, report, state, warming
+from tests.operator.builders import (
+    NOW,
+    deployment,
+    faulty,
+    infd,
+    observed,
+    pod,
+    report,
+    state,
+    warming,
+)
 from warmgraph_api.report import Cache, CacheResult, Span
 from warmgraph_api.status import Status
 from warmgraph_operator.observed import Observed
@@ -96,3 +106,29 @@ def test_cache_graphs_and_start_outlive_the_pod() -> None:
     assert asleep.cold_start == first.cold_start
     assert asleep.cache == first.cache
     assert asleep.graphs == first.graphs
+
+
+def test_an_older_pod_that_is_left_over_is_no_news() -> None:
+    """The newer one is removed by a scale-down: its start is still the newest."""
+    young = state(
+        report=report(ready_seconds=1.0, cache=Cache(result=CacheResult.HIT, key="abc")),
+        ready_at=NOW.timestamp(),
+    )
+    old = state(report=report(ready_seconds=9.0, cache=Cache(result=CacheResult.MISS, key="abc")))
+    later = pod("tiny-2", created="2026-01-01T11:30:00Z")
+    two = infd(replicas=2)
+    both = after(observed(pod(), later, reports={"tiny-1": old, "tiny-2": young}), resource=two)
+    assert (both.cold_start.pod, both.cache.result) == ("tiny-2", "Hit")
+    alone = after(observed(pod(), reports={"tiny-1": old}), both)
+    assert alone.cold_start == both.cold_start
+    assert alone.cache == both.cache
+    assert "GraphsCaptured" not in [h.reason for h in happenings(both, alone)]
+
+
+def test_of_two_that_start_together_the_one_that_ends_last_is_told_last() -> None:
+    first = state(ready_at=NOW.timestamp() - 5)
+    second = state(ready_at=NOW.timestamp())
+    two = infd(replicas=2)
+    pods = (pod(), pod("tiny-2", created="2026-01-01T11:00:01Z"))
+    seen = observed(*pods, reports={"tiny-1": second, "tiny-2": first})
+    assert after(seen, resource=two).cold_start.pod == "tiny-1"

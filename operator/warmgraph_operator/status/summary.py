@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from warmgraph_api.report import (
     WARM_STATES,
@@ -11,7 +11,6 @@ from warmgraph_api.report import (
     BucketMode,
     BucketState,
     CacheResult,
-    PodState,
     WarmupReport,
 )
 from warmgraph_api.status import CacheStatus, ColdStart, ColdStartSpan, GraphCount
@@ -51,9 +50,9 @@ def _count(buckets: Iterable[Bucket]) -> GraphCount:
 
 
 def cache(facts: Facts) -> CacheStatus:
-    """How the newest pod's lookup went."""
-    for _, report in reversed(_reports(facts)):
-        if report.cache.result is not CacheResult.PENDING:
+    """How the newest pod's lookup went, from the moment it is known."""
+    for pod, report in reversed(_reports(facts)):
+        if report.cache.result is not CacheResult.PENDING and _is_news(facts, pod):
             found = report.cache
             return CacheStatus(
                 result=found.result, key=found.key, field=found.field, message=found.message
@@ -63,15 +62,16 @@ def cache(facts: Facts) -> CacheStatus:
 
 def cold_start(facts: Facts) -> ColdStart:
     """The newest completed start of a pod. What happened after it is not part of it."""
-    for pod, report in reversed(_reports(facts)):
-        state = facts.state(pod)
-        if report.ready_seconds is None or state is None or state.ready_at is None:
+    for pod, report in sorted(_reports(facts), key=lambda pair: _completed(facts, pair[0]))[::-1]:
+        completed = _completed(facts, pod)
+        if report.ready_seconds is None or not completed or not _is_news(facts, pod):
             continue
         return ColdStart(
             pod=pod["metadata"]["name"],
             revision=revision_of(pod),
+            completion_time=completed,
             total_milliseconds=round(report.ready_seconds * 1000),
-            pod_ready_milliseconds=_pod_ready_milliseconds(pod, state),
+            pod_ready_milliseconds=_pod_ready_milliseconds(pod, completed),
             stages=[
                 ColdStartSpan(
                     name=span.name,
@@ -85,11 +85,26 @@ def cold_start(facts: Facts) -> ColdStart:
     return facts.infd.status.cold_start
 
 
-def _pod_ready_milliseconds(pod: Object, state: PodState) -> int:
+def _completed(facts: Facts, pod: Object) -> str:
+    """When the pod first became ready, or empty. Of equal form, so that text compares as time."""
+    state = facts.state(pod)
+    if state is None or state.ready_at is None:
+        return ""
+    moment = datetime.fromtimestamp(state.ready_at, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_news(facts: Facts, pod: Object) -> bool:
+    """Not an older pod that is merely left over where a newer one was removed."""
+    completed = _completed(facts, pod)
+    return not completed or completed >= facts.infd.status.cold_start.completion_time
+
+
+def _pod_ready_milliseconds(pod: Object, completed: str) -> int:
     """From the pod's creation to its first readiness."""
-    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
-    assert state.ready_at is not None
-    return max(0, round((state.ready_at - created) * 1000))
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    took = datetime.fromisoformat(completed) - created
+    return max(0, round(took.total_seconds() * 1000))
 
 
 def _reports(facts: Facts) -> list[tuple[Object, WarmupReport]]:
