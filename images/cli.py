@@ -14,6 +14,7 @@ from images.console import run as run_command
 from images.console import say, step
 from images.errors import ImageError
 from images.paths import ROOT
+from images.turn import turn
 
 # What builders call the registry of an image that came from none.
 LOCAL_PREFIX = "localhost/"
@@ -63,23 +64,31 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = builder.choose(arguments.builder)
     match arguments.command:
         case "build":
-            wanted = [image for image in catalogue.ALL if image.name in (arguments.names or NAMES)]
-            base_name = base_of(chosen, arguments.base, make=True)
-            names = {}
-            for image in wanted:
-                name = build(chosen, image, base_name)
-                if arguments.load:
-                    name = load(chosen, name)
-                elif arguments.push:
-                    name = push(chosen, name, arguments.push)
-                names[image.name] = name
+            with turn():
+                names = build_all(chosen, arguments)
             print(json.dumps(names, indent=1))
         case "names":
             base_name = base_of(chosen, arguments.base, make=False)
             print(json.dumps(references(arguments.prefix, base_name), indent=1))
         case "prune":
-            prune(chosen, base_of(chosen, arguments.base, make=False))
+            with turn():
+                prune(chosen, base_of(chosen, arguments.base, make=False))
     return 0
+
+
+def build_all(chosen: builder.Builder, arguments: argparse.Namespace) -> dict[str, str]:
+    """Image → its name where it was asked to be: in the builder, the cluster or a registry."""
+    base_name = base_of(chosen, arguments.base, make=True)
+    names = {}
+    for image in catalogue.ALL:
+        if image.name in (arguments.names or NAMES):
+            name = build(chosen, image, base_name)
+            if arguments.load:
+                name = load(chosen, name)
+            elif arguments.push:
+                name = push(chosen, name, arguments.push)
+            names[image.name] = name
+    return names
 
 
 def base_of(chosen: builder.Builder, name: str | None, *, make: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from images import builder, cli, registry
 from images.builder import build_arguments
 from images.errors import ImageError
+from images.turn import turn
 
 CONTEXT = Path("/context")
 
@@ -64,6 +66,25 @@ def test_a_registry_that_does_not_answer_is_named(monkeypatch) -> None:
 
     with pytest.raises(ImageError, match=r"127\.0\.0\.1:1.*devcluster up"):
         registry.local_has("127.0.0.1:1/x:1")
+
+
+def test_a_second_command_waits_for_the_first(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setenv("WARMGRAPH_CACHE", str(tmp_path))
+    order = []
+
+    def second() -> None:
+        with turn():
+            order.append("second")
+
+    with turn():
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        waiting.join(0.2)
+        order.append("first")
+    waiting.join(10)
+
+    assert order == ["first", "second"]
+    assert "waiting" in capsys.readouterr().err
 
 
 def test_an_unknown_image_is_refused(capsys) -> None:
