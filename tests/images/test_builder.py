@@ -79,12 +79,12 @@ def test_a_second_command_waits_for_the_first(monkeypatch, tmp_path, capsys) -> 
     with turn():
         waiting = threading.Thread(target=second)
         waiting.start()
-        waiting.join(0.2)
+        while "waiting for it" not in capsys.readouterr().err:
+            waiting.join(0.01)
         order.append("first")
-    waiting.join(10)
+    waiting.join()
 
     assert order == ["first", "second"]
-    assert "waiting" in capsys.readouterr().err
 
 
 def test_an_unknown_image_is_refused(capsys) -> None:
