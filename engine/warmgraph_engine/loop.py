@@ -195,8 +195,10 @@ class EngineLoop:
         except Exception as error:  # of any kind: it must be reported, not end the thread mutely
             _log.exception("the engine failed")
             message = f"{type(error).__name__}: {error}"
-            self._on_fault(message)
-            self._end_all(message)
+            try:
+                self._on_fault(message)
+            finally:
+                self._end_all(message)
 
     def _turn(self) -> None:
         self._take_messages()
@@ -206,9 +208,9 @@ class EngineLoop:
             issued, self._unread = self._unread, issued
         if issued is not None:
             self._finish(issued)
-        if issued is not None or self._unread is not None:
-            self._executor.idle_work(busy=bool(self._scheduler.running))
-        elif not self._executor.idle_work(busy=False):
+        busy = bool(self._scheduler.running) or self._waiting() > 0
+        worked = self._executor.idle_work(busy=busy)
+        if issued is None and self._unread is None and not worked:
             self._sleep()
 
     def _take_messages(self) -> None:
@@ -288,9 +290,9 @@ class EngineLoop:
             self._fault = message
             left = [*self._scheduler.running, *self._scheduler.waiting, *self._arrived]
             self._arrived = []
-        self._scheduler.remove(left)
         error = EngineFaultError(message)
         self._deliver([Output(sequence=sequence, error=error) for sequence in left])
+        self._scheduler.remove(left)  # last: it is what may be broken
 
 
 def _nowhere(outputs: list[Output]) -> None:

@@ -83,6 +83,36 @@ def test_an_exception_of_any_kind_is_a_fault():
         assert engine.faults == ["ZeroDivisionError: unexpected"]
 
 
+def test_a_fault_that_cannot_be_reported_still_ends_the_requests():
+    engine = Engine()
+    engine.loop._on_fault = lambda message: 1 / 0
+    engine.executor.fail_at = 1
+    threading.excepthook, before = lambda arguments: None, threading.excepthook
+    try:
+        engine.loop.start(engine.collect)
+        [result] = engine.generate(sequence([1]))
+        engine.loop.close()
+    finally:
+        threading.excepthook = before
+    assert "device lost" in str(result.error)
+
+
+def test_background_work_is_told_of_requests_that_arrive_while_it_is_asked():
+    calls = []
+    with running_engine(limits(max_batch_size=1)) as engine:
+        engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
+        engine.executor.gate.clear()
+        first, second = sequence([1], max_tokens=1), sequence([2], max_tokens=1)
+        engine.loop.submit([first])
+        while engine.loop.step_seconds() == 0.0:
+            time.sleep(0.001)
+        engine.loop.submit([second])
+        calls.clear()
+        engine.executor.gate.set()
+        engine.wait([first, second])
+    assert calls[0] is True
+
+
 def test_closing_ends_what_is_left_without_a_fault():
     with running_engine() as engine:
         engine.executor.gate.clear()

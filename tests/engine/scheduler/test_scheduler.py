@@ -159,6 +159,13 @@ def test_nothing_to_do_is_no_step():
     assert turn(target) is None
 
 
+def test_a_scored_prompt_takes_smaller_chunks_and_leaves_the_rest_to_others():
+    scored, plain = sequence([1] * 100, prompt_logprobs=1), sequence([1] * 100)
+    target = scheduler(scored, plain, max_batch_tokens=120, max_model_length=200)
+    assert spans(turn(target)) == [(scored.id, 0, 64), (plain.id, 0, 56)]
+    assert spans(turn(target)) == [(scored.id, 64, 100), (plain.id, 56, 100)]
+
+
 def test_prompt_scores_need_the_logits_of_every_prompt_position_once():
     one = sequence([1] * 10, prompt_logprobs=1, max_tokens=2)
     target = scheduler(one, max_batch_tokens=4)
