@@ -29,6 +29,13 @@ ERROR_BYTES = 1 << 20
 """Of a pod's answer that must be told as an event; OpenAI's errors have less than a KiB."""
 
 
+def _url(host: str, port: int, request: web.BaseRequest) -> URL:
+    """The same target at the pod, character by character where the caller sent only a path."""
+    target = request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
+    address = f"[{host}]" if ":" in host else host
+    return URL(f"http://{address}:{port}{target}", encoded=True)
+
+
 class NotSentError(Exception):
     """The pod took no connection: nothing was sent, another try is safe."""
 
@@ -75,14 +82,7 @@ async def forward(
 
     Raises NotSentError if there was no connection, Refusal if it was lost before an answer.
     """
-    url = URL.build(
-        scheme="http",
-        host=host,
-        port=port,
-        path=request.rel_url.raw_path,
-        query_string=request.rel_url.raw_query_string,
-        encoded=True,
-    )
+    url = _url(host, port, request)
     if body is None and request.body_exists:
         data: object = request.content
     else:

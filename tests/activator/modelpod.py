@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
 CHAT = {"id": "chat-1", "created": 1, "model": "llm"}
+
+
+class Received(NamedTuple):
+    """A request as the engine got it."""
+
+    method: str
+    target: str
+    """As it stands in the request line."""
+    headers: dict[str, str]
+    body: bytes
 
 
 class ModelPod:
@@ -23,8 +33,7 @@ class ModelPod:
         self.ready = False
         self.engine_runs = False
         self.asked = 0
-        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
-        """Method, path with query, headers and body of each request."""
+        self.requests: list[Received] = []
         self.running = 0
         self.most = 0
         """Requests in progress at the same time, at most."""
@@ -84,7 +93,8 @@ class ModelPod:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.requests.append((request.method, request.path_qs, dict(request.headers), body))
+        received = Received(request.method, request.raw_path, dict(request.headers), body)
+        self.requests.append(received)
         if "X-Wait" in request.headers:
             await self.release.wait()
         special = getattr(self, "_" + request.path.strip("/").replace("/", "_"), None)

@@ -192,5 +192,5 @@ async def test_after_a_stormy_time_nothing_is_left_over(at_zero: Started) -> Non
     metrics = await world.metrics()
     for gauge in ("held_requests", "held_bytes", "forwarding"):
         assert f"warmgraph_activator_{gauge}{labels}" in metrics
-    paths = [path for m in models for _, path, *_ in m.requests]
+    paths = [r.target for m in models for r in m.requests]
     assert len(paths) == len(set(paths)), "no request reached two pods"

@@ -76,7 +76,7 @@ async def test_bytes_of_all_held_bodies_are_bounded(at_zero: Started) -> None:
     model = await world.pod("llm-a")
     await model.start()
     await asyncio.gather(*asking)
-    assert [len(body) for *_, body in model.requests] == [len(part)] * 2
+    assert [len(r.body) for r in model.requests] == [len(part)] * 2
     assert 'held_bytes{name="llm",namespace="default"} 0.0' in await world.metrics()
 
 
@@ -160,7 +160,7 @@ async def test_a_streaming_caller_hears_from_us_while_it_waits(at_zero: Started)
                     assert line == b"data: %d\n" % number
                     model.release.set()
                     break
-    assert json.loads(model.requests[0][3]) == {"stream": True}
+    assert json.loads(model.requests[0].body) == {"stream": True}
 
 
 async def test_after_heartbeats_errors_come_as_events(at_zero: Started) -> None:
@@ -208,5 +208,5 @@ async def test_many_held_callers_are_served_in_their_order(at_zero: Started) -> 
     async with aiohttp.ClientSession() as late, late.get(world.url + "/late") as response:
         assert response.status == 200
     await asyncio.gather(*asking)
-    paths = [path for _, path, *_ in model.requests]
+    paths = [r.target for r in model.requests]
     assert set(paths[:16]) == {f"/{n}" for n in range(16)}, "the first batch are the first callers"

@@ -140,7 +140,7 @@ async def test_a_fresh_pod_that_refuses_connections_costs_only_time(at_zero: Sta
     await until(lambda: model.asked > 5)
     await model.start_engine()
     assert [status for status, _ in await asyncio.gather(*asking)] == [200] * 5
-    assert [body for *_, body in model.requests] == [b"body"] * 5
+    assert [r.body for r in model.requests] == [b"body"] * 5
     labels = 'name="llm",namespace="default"'
     assert f"waited_seconds_count{{{labels}}} 5.0" in await world.metrics()
 
