@@ -19,7 +19,8 @@ class CacheKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model_config_digest: str
     """Of config.json."""
     model_weights_digest: str
-    """Of the weights: names, shapes, types and sampled content (loader.py says how)."""
+    """Of the weights: names, shapes, types and sampled content (the engine's
+    checkpoint/digest.py says how)."""
     model_revision: str
     """As declared in the resource; empty when none is."""
     architecture: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from warmgraph_api.report import Stage
@@ -20,7 +21,7 @@ from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import Lookup, Store
 from warmgraph_engine.tokenizer.text import TextModel
 from warmgraph_engine.warmup.check import KnownAnswers
-from warmgraph_engine.warmup.lazy import LazyCaptures
+from warmgraph_engine.warmup.lazy import LazyCaptures, capture_and_check
 from warmgraph_engine.warmup.publishing import Publishing
 from warmgraph_engine.warmup.runner import Warmup
 
@@ -84,7 +85,7 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     left = Warmup(config, graphs, reporter, answers).run(look_up, key_digest=key.digest())
     lazy = LazyCaptures(
         left,
-        capture=graphs.capture,
+        capture=partial(capture_and_check, graphs, answers if config.known_answer_check else None),
         wanted=counts.wanted,
         finished=publishing.start,
         busy_percent=config.lazy_capture_busy_percent,

@@ -54,7 +54,9 @@ def removing(entry: Path) -> Iterator[None]:
 
 
 def _hold(entry: Path, kind: int) -> int:
-    descriptor = os.open(entry / KEY, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    # Not blocking: a FIFO in place of the file must not hold up the start.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(entry / KEY, flags)
     if _try(descriptor, kind):
         return descriptor
     os.close(descriptor)

@@ -37,6 +37,11 @@ class Store:
         self._key, self._mode, self._keep = key, mode, keep_entries
         self._in_use: int | None = None
 
+    @property
+    def writable(self) -> bool:
+        """Whether publishing is wanted at all."""
+        return self._root is not None and self._mode is CacheMode.READ_WRITE
+
     def look_up(self) -> Lookup:
         """What the cache has for the key. Never raises: without a usable entry graphs are
         captured."""
@@ -60,7 +65,7 @@ class Store:
 
     def publish(self, images: Iterable[GraphImage], plan: Plan) -> str:
         """Store images for the next process; returns why it could not, or an empty text."""
-        if self._root is None or self._mode is not CacheMode.READ_WRITE:
+        if self._root is None or not self.writable:
             return f"the cache is {CacheMode.DISABLED if self._root is None else self._mode}"
         try:
             self._root.mkdir(mode=0o750, parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from warmgraph_engine.backends.base import Backend, first_line
-from warmgraph_engine.canary import context_steps, known_answer_step
+from warmgraph_engine.canary import canary_step, context_steps, known_answer_step
 from warmgraph_engine.graphs import Entry
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import Step
@@ -19,7 +19,7 @@ largest, with 8 bits by a few percent. A graph that reads wrong memory is off by
 
 
 class KnownAnswers:
-    """Runs before any request has KV of its own: it uses the KV cache's first blocks."""
+    """Compares a backend's graphs with its eager execution."""
 
     def __init__(self, backend: Backend, dtype: str) -> None:
         self._backend, self._tolerance = backend, TOLERANCES[dtype]
@@ -28,9 +28,9 @@ class KnownAnswers:
     def problem(self, entry: Entry) -> str:
         """What is wrong with a bucket's graph; an empty text if it answers as it must.
 
-        Raises ArithmeticError if eager execution itself gives no numbers.
+        Only before any request has KV of its own: it uses the KV cache's first blocks. Raises
+        ArithmeticError if eager execution itself gives no numbers.
         """
-        assert entry.graph is not None
         step = known_answer_step(entry.shape, self._backend.limits)
         if step.kind == "prefill":
             self._has_context = False
@@ -38,6 +38,15 @@ class KnownAnswers:
             for context in context_steps(self._backend.limits):
                 self._run(context)
             self._has_context = True
+        return self._compare(entry, step)
+
+    def problem_beside_traffic(self, entry: Entry) -> str:
+        """The same with a single token in the dummy block, which is all that may be touched once
+        requests have KV. Raises ArithmeticError too."""
+        return self._compare(entry, canary_step(entry.shape))
+
+    def _compare(self, entry: Entry, step: Step) -> str:
+        assert entry.graph is not None
         expected = self._run(step)
         if not np.isfinite(expected).all():
             raise ArithmeticError("the model's logits are not numbers: are its weights damaged?")

@@ -6,8 +6,22 @@ import time
 from collections.abc import Callable
 
 from warmgraph_api.report import StepKind
+from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.warmup.check import KnownAnswers
 
 BucketId = tuple[StepKind, int]
+
+
+def capture_and_check(graphs: GraphTable, answers: KnownAnswers | None, bucket: BucketId) -> None:
+    """Capture a bucket beside traffic; a graph that answers wrong is never used."""
+    if not graphs.capture(bucket) or answers is None:
+        return
+    try:
+        problem = answers.problem_beside_traffic(graphs[bucket])
+    except ArithmeticError as error:
+        problem = str(error)
+    if problem:
+        graphs.disable(bucket, f"known-answer check: {problem}")
 
 
 class LazyCaptures:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from warmgraph_api.report import BucketState, StepKind
+from warmgraph_engine.backends.base import GraphImage
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
@@ -34,17 +35,23 @@ class Publishing:
         self._earlier = plan
 
     def start(self) -> None:
-        """Publish what has been captured, in the background."""
-        threading.Thread(target=self.publish, name="publish", daemon=True).start()
+        """Publish what has been captured, in the background; nothing if all was restored."""
+        if self._captured():
+            threading.Thread(target=self.publish, name="publish", daemon=True).start()
+
+    def _captured(self) -> list[GraphImage]:
+        return [
+            entry.image
+            for entry in self._graphs.entries()
+            if entry.image is not None and entry.bucket.state is BucketState.CAPTURED
+        ]
 
     def publish(self) -> None:
-        """Publish now; a failure is logged and reported, nothing more."""
+        """Publish now, with what traffic used; a failure is logged and reported, nothing more."""
+        if not self._store.writable:
+            return
         with self._lock:
-            images = [
-                entry.image
-                for entry in self._graphs.entries()
-                if entry.image is not None and entry.bucket.state is BucketState.CAPTURED
-            ]
+            images = self._captured()
             problem = self._store.publish(images, self._plan())
             cache = self._reporter.cache
             if problem:

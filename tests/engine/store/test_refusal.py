@@ -129,13 +129,15 @@ def test_what_everyone_can_write_is_refused(entry: Path) -> None:
 
 
 def test_a_link_or_a_pipe_in_place_of_a_file_is_refused(entry: Path) -> None:
-    path = files(entry)[-1]
-    moved = path.rename(entry.parent / "elsewhere")
-    path.symlink_to(moved)
-    assert store(entry.parent).look_up().result is CacheResult.REFUSED
-    path.unlink()
-    os.mkfifo(path)
-    assert store(entry.parent).look_up().result is CacheResult.REFUSED
+    for number, path in enumerate(files(entry)):
+        moved = path.rename(entry.parent / f"elsewhere-{number}")
+        path.symlink_to(moved)
+        assert store(entry.parent).look_up().result is CacheResult.REFUSED
+        path.unlink()
+        os.mkfifo(path)
+        assert store(entry.parent).look_up().result is CacheResult.REFUSED
+        path.unlink()
+        moved.rename(path)
 
 
 def facts(uid: int, gid: int, mode: int) -> os.stat_result:

@@ -32,6 +32,7 @@ from warmgraph_engine.step import Path as StepPath
 from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import Store
 from warmgraph_engine.warmup.check import KnownAnswers
+from warmgraph_engine.warmup.lazy import capture_and_check
 from warmgraph_engine.warmup.publishing import Publishing
 from warmgraph_engine.warmup.runner import Warmup, WarmupFailedError
 
@@ -251,6 +252,22 @@ def test_without_graphs_nothing_is_captured_or_looked_up(model: Path, tmp_path: 
     assert start.run() == []
     assert start.report.cache.result is CacheResult.DISABLED
     assert start.report.check.state is CheckState.SKIPPED
+
+
+def test_a_lazy_capture_that_answers_wrong_is_never_used(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Start(model, None)
+    answers = KnownAnswers(start.backend, "float32")
+    left = start.run()
+    load = start.backend.player.load
+    monkeypatch.setattr(
+        start.backend.player, "load", lambda i: _Silent() if i.size == 8 else load(i)
+    )
+    for bucket in left:
+        capture_and_check(start.graphs, answers, bucket)
+    assert start.states()[(D, 2)] is BucketState.CAPTURED
+    assert start.states()[(D, 8)] is BucketState.FALLBACK
 
 
 def test_an_empty_bucket_list_is_warm_at_once(model: Path) -> None:
