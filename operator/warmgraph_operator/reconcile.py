@@ -43,7 +43,7 @@ from warmgraph_operator.resource import InferenceDeployment, Key, decode
 from warmgraph_operator.revision import revision
 from warmgraph_operator.rivals import Rivalry, rivalry
 from warmgraph_operator.sampling import Autoscaling, Sampler
-from warmgraph_operator.status.compute import Happening, happenings, status
+from warmgraph_operator.status.compute import Happening, completed_start, happenings, status
 from warmgraph_operator.status.facts import Decided, gather
 from warmgraph_operator.zero import Plan, Situation, is_replacing, needs_proof, plan
 
@@ -280,8 +280,9 @@ class Reconciler:
             if error.status in (CONFLICT, NOT_FOUND):
                 return  # deleted meanwhile
             raise
-        if after.cold_start != infd.status.cold_start:
-            self._metrics.record_start(after.cold_start, after.cache.result)
+        start = completed_start(infd.status, after)
+        if start is not None:
+            self._metrics.record_start(start, after.cache.result)
         await publish(self._cluster, infd, happenings(infd.status, after))
 
 

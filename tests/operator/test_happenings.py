@@ -75,6 +75,14 @@ def test_a_refusal_names_the_field() -> None:
     assert event.note == "Pod tiny-1: key field driver differs: 550.1 here, 545.2 stored"
 
 
+def test_a_field_that_the_message_names_is_not_named_twice() -> None:
+    missed = Cache(result=CacheResult.MISS, key="abc", field="driver", message="driver is 550.1")
+    seen = observed(pod(), reports={"tiny-1": state(report=report(cache=missed))})
+    before = after(STARTING)
+    (event,) = [h for h in happenings(before, after(seen, before)) if h.reason == "GraphCacheMiss"]
+    assert event.note == "Pod tiny-1: driver is 550.1"
+
+
 def test_a_fault_is_told_once_though_three_conditions_say_it() -> None:
     first = after(observed(pod()), after(STARTING))
     broken = observed(pod(ready=False), reports={"tiny-1": faulty()})
@@ -106,6 +114,17 @@ def test_cache_graphs_and_start_outlive_the_pod() -> None:
     assert asleep.cold_start == first.cold_start
     assert asleep.cache == first.cache
     assert asleep.graphs == first.graphs
+
+
+def test_a_stage_that_outlasts_the_readiness_is_no_second_start() -> None:
+    def with_stage(seconds: float) -> Observed:
+        spans = [Span(name="warm page cache", start_seconds=1.9, seconds=seconds)]
+        return observed(pod(), reports={"tiny-1": state(report=report(timeline=spans))})
+
+    first = after(with_stage(0.5))
+    second = after(with_stage(4.0), first)
+    assert second.cold_start != first.cold_start
+    assert happenings(first, second) == []
 
 
 def test_an_older_pod_that_is_left_over_is_no_news() -> None:

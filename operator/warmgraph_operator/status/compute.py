@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from warmgraph_api.reasons import ConditionType, Reason
 from warmgraph_api.report import CacheResult
-from warmgraph_api.status import ActivatorStatus, Condition, Status
+from warmgraph_api.status import ActivatorStatus, ColdStart, Condition, Status
 from warmgraph_operator.desired.network import url
 from warmgraph_operator.observed import Observed
 from warmgraph_operator.resource import InferenceDeployment
@@ -110,10 +110,21 @@ def _transition(then: Condition | None, now: Condition) -> Happening | None:
     return None
 
 
+def completed_start(before: Status, after: Status) -> ColdStart | None:
+    """The start that was completed in between. A stage that outlasts the readiness, and is
+    measured on, is no other start."""
+
+    def identity(start: ColdStart) -> tuple[str, str, int]:
+        return start.pod, start.completion_time, start.total_milliseconds
+
+    is_new = identity(after.cold_start) != identity(before.cold_start)
+    return after.cold_start if after.cold_start.pod and is_new else None
+
+
 def _starts(before: Status, after: Status) -> list[Happening]:
     """A pod finished its start: how long it took and how its cache lookup went."""
-    start = after.cold_start
-    if not start.pod or start == before.cold_start:
+    start = completed_start(before, after)
+    if start is None:
         return []
     seconds = start.total_milliseconds / 1000
     told = [
@@ -126,7 +137,8 @@ def _starts(before: Status, after: Status) -> list[Happening]:
     result = after.cache
     reason = _CACHE_REASONS.get(CacheResult(result.result)) if result.result else None
     if reason:
-        field = f"key field {result.field} differs: " if result.field else ""
+        unsaid = result.field and result.field not in result.message
+        field = f"key field {result.field} differs: " if unsaid else ""
         note = f"Pod {start.pod}: {field}{result.message or f'key {result.key[:12]}'}"
         told.append(Happening(reason is Reason.CACHE_REFUSED, reason, note))
     return told
