@@ -35,8 +35,8 @@ class Progress:
     now: float
     started: float
     deadline: float
-    settled_at: float
-    """From here on no proxy sends requests any more."""
+    settled_at: float | None
+    """From here on no proxy sends requests any more; None if none ever did."""
     engine_can_finish: bool
     report_at: float
     in_flight: int
@@ -52,8 +52,7 @@ def outcome(seen: Progress) -> Outcome | None:
             seconds=seconds,
             message="the engine is gone or cannot finish anything",
         )
-    # A report from before the settling may have missed a request that came after it.
-    if seen.report_at >= seen.settled_at and seen.in_flight == 0 and seen.now >= seen.settled_at:
+    if _settled(seen) and seen.in_flight == 0:
         return Outcome(drained=True, in_flight=0, seconds=seconds, message="nothing in flight")
     if seen.now >= seen.deadline:
         return Outcome(
@@ -63,6 +62,13 @@ def outcome(seen: Progress) -> Outcome | None:
             message="the drain timeout is over",
         )
     return None
+
+
+def _settled(seen: Progress) -> bool:
+    if seen.settled_at is None:
+        return True
+    # A report from before the settling may have missed a request that came after it.
+    return min(seen.now, seen.report_at) >= seen.settled_at
 
 
 class Drain:
@@ -103,8 +109,7 @@ class Drain:
         self._pod.on_drain()
         self._tell_engine()
         last_ready = self._pod.last_ready
-        # A pod that was never ready has no proxy to wait for.
-        settled_at = started if last_ready is None else last_ready + self._settle_seconds
+        settled_at = None if last_ready is None else last_ready + self._settle_seconds
         while True:
             ended = outcome(self._progress(started, settled_at))
             if ended is not None:
@@ -114,7 +119,7 @@ class Drain:
         self.last = ended
         return ended
 
-    def _progress(self, started: float, settled_at: float) -> Progress:
+    def _progress(self, started: float, settled_at: float | None) -> Progress:
         report = self._pod.report
         return Progress(
             now=self._clock(),

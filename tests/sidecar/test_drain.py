@@ -32,6 +32,9 @@ def progress(**changes: Any) -> Progress:
         # a request may have come after the last report
         ({"report_at": 4.9}, None),
         ({"report_at": 5.0}, True),
+        # a pod that was never ready has neither proxies nor requests to wait for
+        ({"now": 0.0, "settled_at": None, "report_at": -40.0}, True),
+        ({"now": 0.0, "settled_at": None, "in_flight": 1}, None),
         # the timeout bounds everything
         ({"now": 100.0, "report_at": 99.5, "in_flight": 2}, False),
         ({"now": 100.0, "settled_at": 200.0}, False),
