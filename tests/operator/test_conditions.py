@@ -132,6 +132,18 @@ def test_a_new_revision_in_trouble_is_named_while_the_old_one_serves() -> None:
     assert said_now["Progressing"] == "True RollingOut"
 
 
+def test_a_surge_without_room_says_how_to_do_without() -> None:
+    lack = {"status": "False", "reason": "Unschedulable", "message": "Insufficient nvidia.com/gpu"}
+    waits = pod("tiny-2", revision="r2", conditions=[{"type": "PodScheduled", **lack}])
+    seen = observed(pod(), waits, deployment=deployment(revision="r2"))
+    surge, replace = infd(status=SERVED), infd(status=SERVED, rollout={"strategy": "Replace"})
+    assert said(surge, seen, revision="r2")["Ready"] == "False Unschedulable"
+    assert "rollout.strategy Replace" in message(surge, seen, revision="r2")
+    assert "rollout.strategy" not in message(replace, seen, revision="r2")
+    first = observed(waits, deployment=deployment(revision="r2"))
+    assert "rollout.strategy" not in message(surge, first, revision="r2")
+
+
 def test_a_rollout_past_its_deadline() -> None:
     new = pod("tiny-2", revision="r2", ready=False)
     late = deployment(revision="r2", conditions=LATE)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from warmgraph_api.reasons import Reason
 from warmgraph_api.report import PodState
+from warmgraph_api.resource import RolloutStrategy
 from warmgraph_operator.claims import diagnose_claims
 from warmgraph_operator.kinds import Object
 from warmgraph_operator.observed import (
@@ -124,12 +125,23 @@ def _problem(
     everyone_ready = len(ready_pods(observed)) == len(live) >= replicas_of(observed.deployment)
     claims = None if everyone_ready else diagnose_claims(infd, observed)
     old = tuple(pod for pod in live if pod not in updated)
+    new = first_problem(updated, observed.reports, observed.warnings)
+    if new and new.reason is Reason.UNSCHEDULABLE and old:
+        new = _no_room(infd, new)
     return (
         claims
-        or first_problem(updated, observed.reports, observed.warnings)
+        or new
         or _rejected(observed.deployment)
         or first_problem(old, observed.reports, observed.warnings)
     )
+
+
+def _no_room(infd: InferenceDeployment, problem: Problem) -> Problem:
+    """The new pod may wait for ever for what the old one holds, such as the only GPU."""
+    if infd.spec.rollout.strategy is not RolloutStrategy.SURGE:
+        return problem
+    hint = "if it needs what the old pods hold, rollout.strategy Replace stops them first"
+    return Problem.of(problem.reason, f"{problem.message} ({hint})")
 
 
 def _rejected(deployment: Object | None) -> Problem | None:
