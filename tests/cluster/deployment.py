@@ -20,6 +20,9 @@ LOAD = (Path(__file__).parent / "load.py").read_text()
 START_TIMEOUT_SECONDS = 240
 """A start takes 10 to 20 s alone, several times that beside the load on two cores."""
 
+LOAD_SECONDS = 600
+"""No load lasts longer, also if its test hangs."""
+
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`base` with `changes` laid over it, nested objects merged, everything else replaced."""
@@ -134,6 +137,12 @@ class Deployment:
         )
         return self.pods()
 
+    def awake(self) -> dict[str, Any]:
+        """Its one ready pod, whatever an earlier test left."""
+        self.scale(1)
+        (pod,) = self.wait_pods(1)
+        return pod
+
     def pod_state(self, pod: dict[str, Any]) -> dict[str, Any]:
         """What a pod's sidecar answers to GET /warmup."""
         found: dict[str, Any] = json.loads(self.proxied(pod, ports.SIDECAR_PORT, "warmup"))
@@ -154,16 +163,16 @@ class Deployment:
 
     # --- its clients ----------------------------------------------------------------------
 
-    def start_load(self, *, callers: int, seconds: float) -> subprocess.Popen[str]:
-        """Callers in the client pod, asking through the Service until the seconds are over."""
+    def start_load(self, *, callers: int) -> subprocess.Popen[str]:
+        """Callers in the client pod that ask through the Service, until `answers` ends them."""
         return self.cluster.start(
             "kubectl", "exec", "-i", "client", "-n", self.namespace, "--",
-            "python3", "-c", LOAD, self.url, "smollm2", str(callers), str(seconds),
+            "python3", "-c", LOAD, self.url, "smollm2", str(callers), str(LOAD_SECONDS),
         )  # fmt: skip
 
     def answers(self, load: subprocess.Popen[str]) -> list[Answer]:
-        """Wait for a load to end; every request it sent, in the order they ended."""
-        output, _ = load.communicate(timeout=500)
+        """End a load; every request it sent, in the order they ended."""
+        output, _ = load.communicate(timeout=300)
         assert load.returncode == 0, output[-2000:]
         return [Answer(**json.loads(line)) for line in output.splitlines()]
 

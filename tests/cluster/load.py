@@ -1,8 +1,8 @@
 """Runs inside the cluster, in the tests' client pod: steady load on a Service, one JSON line each.
 
-Called as `python3 -c FILE URL MODEL CONCURRENCY SECONDS`. Each of the
-CONCURRENCY callers keeps its connection and asks one question after the other until SECONDS are
-over, so the load is bounded in count and time. Uses aiohttp, which the control-plane image has.
+Called as `python3 -c FILE URL MODEL CALLERS SECONDS`. Each of the CALLERS keeps its connection and
+asks one question after the other, at least one, until standard input ends or SECONDS are over, so
+the load is bounded in count and time. Uses aiohttp, which the control-plane image has.
 """
 
 import asyncio
@@ -45,18 +45,23 @@ def _complete(text: str, stream: bool) -> bool:
     return text.rstrip().endswith("data: [DONE]") if stream else '"finish_reason"' in text
 
 
-async def caller(url: str, model: str, number: int, until: float) -> None:
+async def caller(url: str, model: str, number: int, ended: asyncio.Event) -> None:
     timeout = aiohttp.ClientTimeout(total=300)
     async with aiohttp.ClientSession(timeout=timeout) as session:
-        while time.time() < until:
+        while True:
             await ask(session, url, model, number)
             number += 1
+            if ended.is_set():
+                return
 
 
 async def main() -> None:
-    url, model, concurrency, seconds = sys.argv[1:]
-    until = time.time() + float(seconds)
-    await asyncio.gather(*(caller(url, model, i, until) for i in range(int(concurrency))))
+    url, model, callers, seconds = sys.argv[1:]
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin, ended.set)
+    loop.call_later(float(seconds), ended.set)
+    await asyncio.gather(*(caller(url, model, i, ended) for i in range(int(callers))))
 
 
 asyncio.run(main())

@@ -68,7 +68,7 @@ def test_a_random_user_id_serves_from_a_read_only_root(deploy: Deploy) -> None:
     assert pod["spec"]["securityContext"]["runAsUser"] == identity["runAsUser"]
     containers = [*pod["spec"]["containers"], *pod["spec"]["initContainers"]]
     assert all(c["securityContext"]["readOnlyRootFilesystem"] for c in containers)
-    answers = deployment.answers(deployment.start_load(callers=1, seconds=1))
+    answers = deployment.answers(deployment.start_load(callers=1))
     assert [answer.status for answer in answers] == [200] * len(answers)
     assert answers
 
