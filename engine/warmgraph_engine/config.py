@@ -76,15 +76,14 @@ def parse(argv: Sequence[str] | None = None) -> EngineConfig:
 
 def _check(config: EngineConfig) -> None:
     """Raises ValueError for settings that do not go together."""
-    if config.device is Device.CPU:
-        if config.dtype is DType.FLOAT16:
-            raise ValueError("--dtype float16 needs --device cuda; a CPU runs float32 or bfloat16")
-        if config.quantization is not Quantization.NONE:
-            raise ValueError(f"--quantization {config.quantization} needs --device cuda")
-        if config.tensor_parallel_size > 1:
-            raise ValueError("--tensor-parallel-size above 1 needs --device cuda")
-        if config.attention_backend != "auto":
-            raise ValueError("--attention-backend on a CPU can only be auto")
+    if config.device is Device.CPU and config.dtype is DType.FLOAT16:
+        raise ValueError("--dtype float16 needs --device cuda; a CPU runs float32 or bfloat16")
+    if config.quantization is not Quantization.NONE:
+        raise ValueError(f"--quantization {config.quantization} is not supported; none is")
+    if config.tensor_parallel_size > 1:
+        raise ValueError("--tensor-parallel-size above 1 is not supported")
+    if config.attention_backend != "auto":
+        raise ValueError("--attention-backend can only be auto: each device has one")
     longest = config.max_model_length
     if config.kv_block_size > longest:
         raise ValueError(f"--kv-block-size is above --max-model-length {longest}")

@@ -1,0 +1,131 @@
+"""A model in a GPU's memory, ready to run steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cuda
+from numpy.typing import NDArray
+
+from warmgraph_engine.backends import settings as common
+from warmgraph_engine.backends.cuda.compiler import Compiler
+from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host
+from warmgraph_engine.backends.cuda.loader import load_weights, plan
+from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostBuffers, PinnedMemory
+from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
+from warmgraph_engine.backends.cuda.program import step_program
+from warmgraph_engine.backends.cuda.recorder import CudaRecorder
+from warmgraph_engine.backends.settings import BackendSettings
+from warmgraph_engine.buffers import StaticBuffers
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.models.config import ModelConfig, ModelError
+from warmgraph_engine.models.rope import rope_tables
+from warmgraph_engine.models.weights import weight_specs
+from warmgraph_engine.shapes import StepShape
+
+OLDEST_CAPABILITY = 90
+"""Hopper: the kernels use its programmatic dependent launch."""
+
+HEAD_DIMS = (16, 32, 64, 128, 256)
+"""What the matrix instructions take as they are: powers of two from 16 up."""
+
+EAGER_SHAPES = 256
+"""Shapes of eager steps kept ready; each is some hundred small objects."""
+
+
+class CudaBackend:
+    """Allocates the arena and loads the weights. Raises ModelError."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        settings: BackendSettings,
+        *,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        config = checkpoint.config
+        _check_model(config)
+        specs = weight_specs(config, checkpoint.tensors.keys())
+        self.limits = common.limits(config, settings)
+        self.layout = plan_device(config, settings, specs)
+        self._device = device = _open_device()
+        arena = DeviceArena(device, self.layout)
+        host = HostBuffers(plan_host(config, settings))
+        addresses = Addresses(arena, host)
+        device.synchronize()  # the arena is zeroed before anything is loaded into it
+        pieces = plan(checkpoint, specs, addresses, settings.dtype)
+        load_weights(device, pieces, progress=progress)
+        if config.rope is not None:
+            half = config.head_dim // 2
+            cos, sin = rope_tables(config.rope, config.head_dim, settings.max_model_length)
+            for name, table in (("cos", cos), ("sin", sin)):
+                # The second half of the columns holds the angles without the minus sign.
+                numbers = np.ascontiguousarray(table[:, half:], dtype=np.float32)
+                address = addresses[f"weights.rope.{name}"]
+                check(cuda.cuMemcpyHtoD(address, numbers.ctypes.data, numbers.nbytes))
+        arrays = {region.name.partition(".")[2]: host.array(region.name) for region in host.layout}
+        self.buffers = StaticBuffers(arrays, block_size=settings.block_size)
+        dtypes = {name: region.dtype for name, region in addresses.regions.items()}
+        compiler = Compiler(device.capability, dtypes)
+        self.player = CudaPlayer(device, addresses, on_kernel=compiler.learn)
+        program = partial(step_program, config, geometry(settings))
+        self.recorder = CudaRecorder(compiler, addresses.regions, program)
+        self._logits_address = addresses["buffers.logits"]
+        self._host_logits = PinnedMemory(4 * config.vocabulary)
+        self._eager: dict[StepShape, CudaLaunches] = {}
+
+    def run_eagerly(self, shape: StepShape) -> None:
+        """The same kernels as a graph's, launched one by one: the same bits."""
+        if shape not in self._eager:
+            if len(self._eager) == EAGER_SHAPES:
+                self._eager.pop(next(iter(self._eager)))  # the oldest
+            self._eager[shape] = self.player.prepare(self.recorder.record(shape.tokens, shape))
+        self._eager[shape].run()
+
+    def poison_logits(self, rows: int) -> None:
+        self._device.use()
+        size = 4 * rows * self.limits.vocabulary
+        # All bits set are a NaN.
+        check(cuda.cuMemsetD8Async(self._logits_address, 0xFF, size, self._device.stream))
+
+    def logits(self, rows: int) -> NDArray[np.float32]:
+        vocabulary = self.limits.vocabulary
+        size = 4 * rows * vocabulary
+        self._device.use()
+        if size > self._host_logits.size:
+            self._host_logits.free()
+            self._host_logits = PinnedMemory(size)
+        if rows:
+            check(
+                cuda.cuMemcpyDtoHAsync(
+                    self._host_logits.address, self._logits_address, size, self._device.stream
+                )
+            )
+            self._device.synchronize()
+        result: NDArray[Any] = self._host_logits.array((rows, vocabulary), "float32")
+        return result
+
+
+def _check_model(config: ModelConfig) -> None:
+    if config.head_dim not in HEAD_DIMS:
+        raise ModelError(
+            f"--device cuda: heads of dimension {config.head_dim} are not supported; these are:"
+            f" {', '.join(map(str, HEAD_DIMS))}"
+        )
+
+
+def _open_device() -> Device:
+    try:
+        device = Device()
+    except RuntimeError as error:  # CudaError, or that of the bindings, which found no driver
+        raise ModelError(f"--device cuda: no usable GPU: {error}") from error
+    if device.capability < OLDEST_CAPABILITY:
+        raise ModelError(
+            f"--device cuda: {device.name} has compute capability {device.capability / 10};"
+            f" {OLDEST_CAPABILITY / 10} is the oldest that is supported"
+        )
+    return device

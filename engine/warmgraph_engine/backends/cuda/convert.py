@@ -1,0 +1,32 @@
+"""Conversions between the types of weights, on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def to_dtype(data: memoryview, source: str, target: str) -> NDArray[Any]:
+    """Numbers of type `source` (float32, float16, bfloat16) as a flat array of type `target`;
+    bfloat16 is given as uint16, which numpy has."""
+    if source == target:
+        return np.frombuffer(data, dtype=_STORAGE[source])
+    if source == "bfloat16":
+        wide = (np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
+    else:
+        wide = np.frombuffer(data, dtype=_STORAGE[source]).astype(np.float32)
+    return to_bfloat16(wide) if target == "bfloat16" else wide.astype(_STORAGE[target])
+
+
+_STORAGE = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
+
+def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Rounded to nearest, ties to even, as torch does; the bits, since numpy has no such type."""
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))
+    # A NaN whose low bits are set would round up to infinity.
+    quiet = np.uint32(0x7FC00000)
+    return (np.where(np.isnan(values), quiet, rounded) >> 16).astype(np.uint16)

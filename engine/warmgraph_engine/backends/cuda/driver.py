@@ -1,0 +1,55 @@
+"""The CUDA driver: calls that raise, and the one device of this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda.bindings import driver as cuda
+
+
+class CudaError(RuntimeError):
+    """A call of the driver failed, or a kernel did; most such errors end the process's use of
+    the GPU."""
+
+
+def check(result: tuple[Any, ...]) -> Any:
+    """The values of a driver call, without its status. Raises CudaError."""
+    status, *values = result
+    if status != cuda.CUresult.CUDA_SUCCESS:
+        _, text = cuda.cuGetErrorString(status)
+        message = text.decode() if text else "unknown error"
+        raise CudaError(f"{status.name.removeprefix('CUDA_ERROR_')}: {message}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class Device:
+    """The first GPU that this process may see, with its primary context."""
+
+    def __init__(self) -> None:
+        check(cuda.cuInit(0))
+        self._device = check(cuda.cuDeviceGet(0))
+        self._context = check(cuda.cuDevicePrimaryCtxRetain(self._device))
+        self.use()
+        self.name = check(cuda.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
+        attribute = cuda.CUdevice_attribute
+        major, minor = (
+            check(cuda.cuDeviceGetAttribute(name, self._device))
+            for name in (
+                attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            )
+        )
+        self.capability = 10 * int(major) + int(minor)
+        self.cuda_version = int(check(cuda.cuDriverGetVersion()))
+        self.stream = check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+
+    def use(self) -> None:
+        """Make the context current in the calling thread."""
+        check(cuda.cuCtxSetCurrent(self._context))
+
+    def synchronize(self) -> None:
+        """Wait for the stream. Raises CudaError for whatever failed in it."""
+        check(cuda.cuStreamSynchronize(self.stream))
+
+    def free_bytes(self) -> int:
+        return int(check(cuda.cuMemGetInfo())[0])

@@ -1,0 +1,46 @@
+"""What the kernels share."""
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def wait_for_previous(PDL: tl.constexpr):
+    """Let the next kernel become resident, then wait until everything before has been written.
+
+    Every kernel calls it, also one that reads nothing from its predecessor: that is what makes
+    the order of the whole chain hold.
+    """
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
+
+
+@triton.jit
+def prefetch(pointers, size):
+    """Ask for `size` bytes from each pointer on to be brought into the L2 cache.
+
+    Pointers are aligned to 16 bytes, and 16 divides size.
+    """
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; // $0",
+        "=r,l,r",
+        [pointers.to(tl.int64), size],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def activate(x, ACTIVATION: tl.constexpr):
+    """`silu`, `gelu`, `gelu_tanh` or `none`, in float32."""
+    if ACTIVATION == "silu":
+        x = x / (1.0 + tl.exp(-x))
+    elif ACTIVATION == "gelu":
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))  # 1 / sqrt(2)
+    elif ACTIVATION == "gelu_tanh":
+        # 0.5 (1 + tanh(u)) = sigmoid(2u), with u = sqrt(2 / pi) (x + 0.044715 x^3)
+        x = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+    return x

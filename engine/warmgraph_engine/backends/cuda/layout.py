@@ -1,0 +1,99 @@
+"""The plan of the device arena and of the pinned host buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from warmgraph_engine.arena import ArenaLayout
+from warmgraph_engine.backends.cuda.tiling import UNMERGED_ROWS, splits
+from warmgraph_engine.backends.settings import BackendSettings, buffer_sizes, kv_blocks
+from warmgraph_engine.models.config import ModelConfig
+from warmgraph_engine.models.weights import WeightSpec
+
+SPLIT = 256
+"""Positions of a split of attention. Half of it would keep more programs busy on one short
+sequence, twice of it would merge less on long ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """The dimensions that a step is built for, beside its own shape."""
+
+    dtype: str
+    block_size: int
+    table_width: int
+    max_sequences: int
+    max_length: int
+    split: int = SPLIT
+    """Positions of a split of attention."""
+
+
+def geometry(settings: BackendSettings) -> Geometry:
+    return Geometry(
+        dtype=settings.dtype,
+        block_size=settings.block_size,
+        table_width=-(-settings.max_model_length // settings.block_size),
+        max_sequences=settings.max_batch_size,
+        max_length=settings.max_model_length,
+    )
+
+
+def plan_device(
+    config: ModelConfig, settings: BackendSettings, specs: Sequence[WeightSpec]
+) -> ArenaLayout:
+    """Weights, KV cache, static buffers, and the intermediates of a step."""
+    layout = ArenaLayout()
+    for spec in specs:
+        layout.add(f"weights.{spec.name}", settings.dtype, spec.shape)
+    if config.rope is not None:
+        for name in ("cos", "sin"):
+            table = (settings.max_model_length, config.head_dim // 2)
+            layout.add(f"weights.rope.{name}", "float32", table)
+    blocks = kv_blocks(config, settings)
+    for layer in range(config.layers):
+        for name in ("key", "value"):
+            cache = (blocks, config.kv_heads, settings.block_size, config.head_dim)
+            layout.add(f"kv.{layer}.{name}", settings.dtype, cache)
+    sizes = buffer_sizes(config, settings)
+    for name, dtype, shape in sizes.regions():
+        layout.add(f"buffers.{name}", dtype, shape)
+    _add_work(layout, config, settings, sizes.tokens)
+    return layout
+
+
+def plan_host(config: ModelConfig, settings: BackendSettings) -> ArenaLayout:
+    """Pinned memory that steps are written to, of the static buffers' names and shapes."""
+    layout = ArenaLayout()
+    for name, dtype, shape in buffer_sizes(config, settings).regions():
+        if name != "logits":
+            layout.add(f"host.{name}", dtype, shape)
+    return layout
+
+
+def _add_work(
+    layout: ArenaLayout, config: ModelConfig, settings: BackendSettings, tokens: int
+) -> None:
+    heads = config.heads * config.head_dim
+    qkv = heads + 2 * config.kv_heads * config.head_dim
+    layout.add("work.residual", settings.dtype, (tokens, config.hidden))
+    layout.add("work.x", settings.dtype, (tokens, config.hidden))
+    layout.add("work.query", settings.dtype, (tokens, heads))
+    layout.add("work.attended", settings.dtype, (tokens, heads))
+    layout.add("work.activation", settings.dtype, (tokens, config.intermediate))
+    # Partial sums of the projections that may be split, of which one is in use at a time.
+    projections = (
+        (qkv, config.hidden),
+        (config.hidden, heads),
+        (config.hidden, config.intermediate),
+    )
+    partial = max(
+        n * max(tokens, splits(n, k) * min(tokens, UNMERGED_ROWS)) for n, k in projections
+    )
+    layout.add("work.partial", "float32", (partial,))
+    sequences = settings.max_batch_size
+    parts = sequences * -(-settings.max_model_length // SPLIT) * config.heads
+    layout.add("work.part", "float32", (parts, config.head_dim))
+    layout.add("work.part_best", "float32", (parts,))
+    layout.add("work.part_mass", "float32", (parts,))
+    layout.add("work.arrived", "int32", (sequences, config.kv_heads))

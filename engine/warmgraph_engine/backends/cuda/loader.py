@@ -1,0 +1,195 @@
+"""Weights from a checkpoint into the arena: read into pinned memory, copied by the GPU.
+
+Threads read the file while the bus copies what they have read. Pinning memory takes time, so the
+buffers are small. On an H200 machine with the files in the page cache, 2.2 GB arrive at 21 GB/s
+and 16 GB at 32 GB/s; copying out of a mapping of the file reaches 8 GB/s.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cuda
+from numpy.typing import NDArray
+
+from warmgraph_engine.backends.cuda.convert import to_dtype
+from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.memory import Addresses, PinnedMemory
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.checkpoint.safetensors_file import StoredTensor
+from warmgraph_engine.models.config import ModelError
+from warmgraph_engine.models.weights import WeightSpec
+
+THREADS = 8
+CHUNK_BYTES = 4 << 20
+BUFFERS = 2
+"""For each thread: one is filled while the other is copied."""
+
+_STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a file that goes to the arena as it is."""
+
+    path: Path
+    offset: int
+    address: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """A tensor that goes to the arena in another type or order."""
+
+    stored: StoredTensor
+    address: int
+    dtype: str
+    transposed: bool
+
+
+def plan(
+    checkpoint: Checkpoint, specs: Sequence[WeightSpec], addresses: Addresses, dtype: str
+) -> list[Chunk | Converted]:
+    """What has to be copied where. Raises ModelError if the checkpoint does not fit the model."""
+    return [
+        piece
+        for spec in specs
+        for piece in _plan_weight(checkpoint, spec, addresses[f"weights.{spec.name}"], dtype)
+    ]
+
+
+def _plan_weight(
+    checkpoint: Checkpoint, spec: WeightSpec, address: int, dtype: str
+) -> Iterator[Chunk | Converted]:
+    item = 4 if dtype == "float32" else 2
+    rows = 0
+    for part in spec.parts:
+        stored = checkpoint.tensor(part)
+        if stored.dtype not in _STORED:
+            raise ModelError(f"tensor {part} has type {stored.dtype}, which is not a weight's")
+        shape = stored.shape[::-1] if spec.transposed else stored.shape
+        if len(shape) != len(spec.shape) or shape[1:] != spec.shape[1:]:
+            raise ModelError(f"tensor {part} is {stored.shape}, which does not fit config.json")
+        size = item * int(np.prod(shape))
+        if _STORED[stored.dtype] == dtype and not spec.transposed:
+            for done in range(0, size, CHUNK_BYTES):
+                yield Chunk(
+                    path=stored.path,
+                    offset=stored.offset + done,
+                    address=address + done,
+                    bytes=min(CHUNK_BYTES, size - done),
+                )
+        else:
+            yield Converted(stored=stored, address=address, dtype=dtype, transposed=spec.transposed)
+        rows += shape[0]
+        address += size
+    if rows != spec.shape[0]:
+        raise ModelError(f"tensors {', '.join(spec.parts)} have {rows} rows, not {spec.shape[0]}")
+
+
+def load_weights(
+    device: Device, pieces: Sequence[Chunk | Converted], *, progress: Callable[[], None]
+) -> None:
+    """Copy the pieces; `progress` is called after each, from several threads.
+
+    Raises ModelError if a file ends early or cannot be read.
+    """
+    local = threading.local()
+    workers: list[_Worker] = []
+
+    def work(piece: Chunk | Converted) -> None:
+        if not hasattr(local, "worker"):
+            local.worker = _Worker(device)
+            workers.append(local.worker)
+        local.worker.copy(piece)
+        progress()
+
+    try:
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="load") as pool:
+            for _ in pool.map(work, pieces):
+                pass
+        for worker in workers:
+            worker.finish()
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+class _Worker:
+    """One thread's stream, pinned buffers and open files."""
+
+    def __init__(self, device: Device) -> None:
+        device.use()
+        self._stream = check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+        self._buffers = [PinnedMemory(CHUNK_BYTES) for _ in range(BUFFERS)]
+        flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
+        self._copied = [check(cuda.cuEventCreate(flag)) for _ in range(BUFFERS)]
+        self._files: dict[Path, int] = {}
+        self._turn = 0
+
+    def copy(self, piece: Chunk | Converted) -> None:
+        if isinstance(piece, Chunk):
+            buffer = self._free_buffer()
+            self._read(piece, buffer.view()[: piece.bytes])
+            self._send(buffer, piece.address, piece.bytes)
+            return
+        content = _converted(piece)
+        for done in range(0, len(content), CHUNK_BYTES):
+            part = content[done : done + CHUNK_BYTES]
+            buffer = self._free_buffer()
+            buffer.array(part.shape, "uint8")[:] = part
+            self._send(buffer, piece.address + done, len(part))
+
+    def finish(self) -> None:
+        check(cuda.cuStreamSynchronize(self._stream))
+
+    def close(self) -> None:
+        """After an error, too: nothing may be copied out of memory that is gone."""
+        cuda.cuStreamSynchronize(self._stream)
+        for buffer in self._buffers:
+            buffer.free()
+        for event in self._copied:
+            check(cuda.cuEventDestroy(event))
+        check(cuda.cuStreamDestroy(self._stream))
+        for file in self._files.values():
+            os.close(file)
+
+    def _free_buffer(self) -> PinnedMemory:
+        self._turn = (self._turn + 1) % BUFFERS
+        check(cuda.cuEventSynchronize(self._copied[self._turn]))
+        return self._buffers[self._turn]
+
+    def _send(self, buffer: PinnedMemory, address: int, size: int) -> None:
+        check(cuda.cuMemcpyHtoDAsync(address, buffer.address, size, self._stream))
+        check(cuda.cuEventRecord(self._copied[self._turn], self._stream))
+
+    def _read(self, chunk: Chunk, target: memoryview) -> None:
+        try:
+            if chunk.path not in self._files:
+                self._files[chunk.path] = os.open(chunk.path, os.O_RDONLY)
+            done = 0
+            while done < len(target):
+                count = os.preadv(self._files[chunk.path], [target[done:]], chunk.offset + done)
+                if not count:
+                    raise ModelError(f"{chunk.path}: ends before its last tensor")
+                done += count
+        except OSError as error:
+            raise ModelError(f"{chunk.path}: cannot be read: {error.strerror}") from error
+
+
+def _converted(piece: Converted) -> NDArray[np.uint8]:
+    """The tensor's bytes as the arena wants them."""
+    stored = piece.stored
+    values: NDArray[Any] = to_dtype(stored.data, _STORED[stored.dtype], piece.dtype)
+    values = values.reshape(stored.shape)
+    if piece.transposed:
+        values = values.T
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -1,0 +1,193 @@
+"""Playing: documents to CUDA graphs, and launches one by one, with the driver alone."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from cuda.bindings import driver as cuda
+
+from warmgraph_engine.backends.base import GraphImage, ImageError
+from warmgraph_engine.backends.cuda import document
+from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
+from warmgraph_engine.backends.cuda.memory import Addresses
+
+_TYPES: dict[str, Any] = {
+    "i32": ctypes.c_int32,
+    "f32": ctypes.c_float,
+    "address": ctypes.c_uint64,
+    "region": ctypes.c_uint64,
+}
+
+_STATIC_SHARED_BYTES = 48 << 10
+"""A function that wants more has to say so before it is launched."""
+
+
+class CudaPlayer:
+    """Loads images over one arena."""
+
+    def __init__(
+        self,
+        device: Device,
+        addresses: Addresses,
+        *,
+        on_kernel: Callable[[document.Kernel, bytes], None] = lambda *_: None,
+    ) -> None:
+        """`on_kernel` is told of every kernel that was loaded, and its code."""
+        self._device, self._addresses, self._on_kernel = device, addresses, on_kernel
+        self._modules: dict[str, Any] = {}
+        self._functions: dict[document.Kernel, Any] = {}
+
+    def load(self, image: GraphImage) -> CudaGraph:
+        """Raises ImageError: damaged, of another bucket, or made for other memory."""
+        launches = self.prepare(image)
+        device = self._device
+        before = device.free_bytes()
+        try:
+            graph = launches.capture()
+            try:
+                executable = check(cuda.cuGraphInstantiate(graph, 0))
+            finally:
+                check(cuda.cuGraphDestroy(graph))
+            check(cuda.cuGraphUpload(executable, device.stream))
+            device.synchronize()
+        except CudaError as error:
+            raise ImageError(f"was refused by the driver: {error}") from error
+        return CudaGraph(device, executable, max(0, before - device.free_bytes()))
+
+    def prepare(self, image: GraphImage) -> CudaLaunches:
+        """The same launches, to be made one by one. Raises ImageError."""
+        return CudaLaunches(self._device, self._prepare(image))
+
+    def _prepare(self, image: GraphImage) -> list[_Node]:
+        try:
+            recorded = document.decode(image.document)
+        except msgspec.MsgspecError as error:
+            raise ImageError(f"is damaged: {error}") from error
+        if recorded.format != document.FORMAT:
+            raise ImageError(f"has format {recorded.format}; this engine reads {document.FORMAT}")
+        if (recorded.kind, recorded.size) != (image.kind, image.size):
+            raise ImageError(f"is of bucket {recorded.kind} {recorded.size}")
+        for name, (dtype, shape) in recorded.regions.items():
+            region = self._addresses.regions.get(name)
+            if region is None:
+                raise ImageError(f"refers to {name}, which this model does not have")
+            if (region.dtype, region.shape) != (dtype, shape):
+                raise ImageError(
+                    f"was made for {name} {dtype} {shape}, not {region.dtype} {region.shape}"
+                )
+        self._device.use()
+        try:
+            functions = [self._function(kernel, image.binaries) for kernel in recorded.kernels]
+            return [
+                _Node(
+                    functions[node.kernel], recorded.kernels[node.kernel], node, self._values(node)
+                )
+                for node in recorded.nodes
+            ]
+        except (KeyError, IndexError, TypeError, CudaError) as error:
+            raise ImageError(f"has an unusable node: {error!r}") from error
+
+    def _function(self, kernel: document.Kernel, binaries: Mapping[str, bytes]) -> Any:
+        if kernel in self._functions:
+            return self._functions[kernel]
+        if kernel.binary not in self._modules:
+            binary = binaries[kernel.binary]
+            # The driver is not told the length, and trusts what it reads.
+            if hashlib.sha256(binary).hexdigest() != kernel.binary:
+                raise ImageError(f"has a damaged binary for kernel {kernel.name}")
+            self._modules[kernel.binary] = check(cuda.cuModuleLoadData(binary))
+            self._on_kernel(kernel, binary)
+        module = self._modules[kernel.binary]
+        function = check(cuda.cuModuleGetFunction(module, kernel.name.encode()))
+        if kernel.shared_bytes > _STATIC_SHARED_BYTES:
+            attribute = cuda.CUfunction_attribute
+            name = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            check(cuda.cuFuncSetAttribute(function, name, kernel.shared_bytes))
+        self._functions[kernel] = function
+        return function
+
+    def _values(self, node: document.Node) -> list[Any]:
+        return [
+            _TYPES[kind](self._addresses[str(value)] if kind == "region" else value)
+            for kind, value in node.arguments
+        ]
+
+
+class _Node:
+    """A launch with its parameters where the driver reads them."""
+
+    def __init__(
+        self, function: Any, kernel: document.Kernel, node: document.Node, values: list[Any]
+    ) -> None:
+        self.function, self.kernel, self.grid = function, kernel, node.grid
+        self.overlaps = node.overlaps
+        self._values = values
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        self._pointers = pointers
+        self.parameters = ctypes.addressof(pointers)
+
+
+class CudaGraph:
+    """One bucket's graph."""
+
+    def __init__(self, device: Device, executable: Any, size: int) -> None:
+        self._device, self._executable = device, executable
+        self.bytes = size
+
+    def replay(self) -> None:
+        self._device.use()
+        check(cuda.cuGraphLaunch(self._executable, self._device.stream))
+        self._device.synchronize()
+
+    def __del__(self) -> None:
+        # Not checked: at the end of the process the driver may be gone.
+        cuda.cuGraphExecDestroy(self._executable)
+
+
+class CudaLaunches:
+    """A step's launches, in a stream or in a graph."""
+
+    def __init__(self, device: Device, nodes: list[_Node]) -> None:
+        self._device = device
+        self._nodes = [(_config(node, device.stream), node) for node in nodes]
+
+    def run(self) -> None:
+        self._device.use()
+        self._enqueue()
+        self._device.synchronize()
+
+    def capture(self) -> Any:
+        """The launches as a CUgraph, which the caller owns. Nothing runs."""
+        stream = self._device.stream
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        check(cuda.cuStreamBeginCapture(stream, mode))
+        try:
+            self._enqueue()
+        except CudaError:
+            cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
+            raise
+        return check(cuda.cuStreamEndCapture(stream))
+
+    def _enqueue(self) -> None:
+        for config, node in self._nodes:
+            check(cuda.cuLaunchKernelEx(config, node.function, node.parameters, 0))
+
+
+def _config(node: _Node, stream: Any) -> Any:
+    config = cuda.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = node.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = node.kernel.threads, 1, 1
+    config.sharedMemBytes = node.kernel.shared_bytes
+    config.hStream = stream
+    if node.overlaps:
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = (
+            cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        )
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [attribute], 1
+    return config

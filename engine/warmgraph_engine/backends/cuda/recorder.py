@@ -1,0 +1,81 @@
+"""Recording: a step's launches, compiled and written down.
+
+Nothing has to run for it, and no stream captures it: the launches are known by construction, and
+so is every pointer in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from warmgraph_engine.arena import Region
+from warmgraph_engine.backends.base import CaptureError, GraphImage
+from warmgraph_engine.backends.cuda import document
+from warmgraph_engine.backends.cuda.compiler import Compiler
+from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
+from warmgraph_engine.shapes import StepShape
+
+
+class CudaRecorder:
+    """Makes graph images of a model's steps."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        regions: Mapping[str, Region],
+        program: Callable[[StepShape], Sequence[Launch]],
+    ) -> None:
+        self._compiler, self._regions, self._program = compiler, regions, program
+
+    def record(self, size: int, shape: StepShape) -> GraphImage:
+        """Raises CaptureError."""
+        try:
+            launches = self._program(shape)
+            binaries = [self._compiler.compile(launch) for launch in launches]
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise CaptureError(f"its kernels could not be compiled: {error}") from error
+        kernels: dict[document.Kernel, int] = {}
+        nodes = [
+            document.Node(
+                kernel=kernels.setdefault(binary.kernel, len(kernels)),
+                grid=launch.grid,
+                arguments=_arguments(launch, binary.kernel),
+                overlaps=launch.overlaps,
+            )
+            for launch, binary in zip(launches, binaries, strict=True)
+        ]
+        used = {
+            value.region
+            for launch in launches
+            for value in launch.arguments.values()
+            if isinstance(value, Pointer)
+        }
+        regions = {name: self._regions[name] for name in sorted(used)}
+        recorded = document.Document(
+            format=document.FORMAT,
+            kind=shape.kind,
+            size=size,
+            regions={name: (region.dtype, region.shape) for name, region in regions.items()},
+            kernels=list(kernels),
+            nodes=nodes,
+        )
+        return GraphImage(
+            kind=shape.kind,
+            size=size,
+            document=document.encode(recorded),
+            binaries={binary.kernel.binary: binary.code for binary in binaries},
+        )
+
+
+def _arguments(launch: Launch, kernel: document.Kernel) -> list[tuple[str, str | int | float]]:
+    return [_argument(launch.arguments[name]) for name in kernel.parameters] + [
+        # Triton's functions end in two pointers to scratch memory, which ours do without.
+        ("address", 0),
+        ("address", 0),
+    ]
+
+
+def _argument(value: Argument) -> tuple[str, str | int | float]:
+    if isinstance(value, Pointer):
+        return ("region", value.region)
+    return ("i32", value) if isinstance(value, int) else ("f32", value)

@@ -1,0 +1,86 @@
+"""Models with random weights on the GPU, and beside each a reference on the CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.engine.cuda.models import Reference, checkpoint_tensors, random_weights
+from warmgraph_engine.backends.base import Graph, GraphImage
+from warmgraph_engine.backends.cpu.memory import DTYPES
+from warmgraph_engine.backends.cuda.backend import CudaBackend
+from warmgraph_engine.backends.settings import BackendSettings
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.models.config import parse_config
+from warmgraph_engine.shapes import StepShape, shape_of
+from warmgraph_engine.step import Step
+
+
+class Served:
+    """A backend and what it should compute."""
+
+    def __init__(
+        self, folder: Path, values: dict[str, Any], dtype: str, stored: str, **changes: int
+    ) -> None:
+        self.config = parse_config(values)
+        sizes = {
+            "block_size": 16,
+            "kv_cache_bytes": 64 << 20,
+            "max_model_length": 2048,
+            "max_batch_size": 32,
+            "max_batch_tokens": 512,
+        }
+        self.settings = BackendSettings(dtype=dtype, **{**sizes, **changes})
+        weights = random_weights(self.config, stored)
+        (folder / "config.json").write_text(json.dumps(values))
+        save_file(checkpoint_tensors(self.config, weights), folder / "model.safetensors")
+        self.backend = CudaBackend(Checkpoint(folder), self.settings)
+        used = {name: tensor.to(DTYPES[dtype]).float() for name, tensor in weights.items()}
+        exact = BackendSettings(
+            dtype="float32", **{**sizes, **changes, "kv_cache_bytes": 128 << 20}
+        )
+        self.reference = Reference(self.config, exact, used)
+
+    def capture(self, shape: StepShape) -> tuple[Graph, GraphImage]:
+        image = self.backend.recorder.record(shape.tokens, shape)
+        return self.backend.player.load(image), image
+
+    def eager(self, step: Step) -> np.ndarray:
+        shape = shape_of(step)
+        self.backend.buffers.fill(step, shape)
+        self.backend.run_eagerly(shape)
+        return self.backend.logits(shape.logit_rows).copy()
+
+    def replay(self, graph: Graph, step: Step, shape: StepShape) -> np.ndarray:
+        """The logits of the step's rows."""
+        self.backend.buffers.fill(step, shape)
+        graph.replay()
+        return self.backend.logits(shape_of(step).logit_rows).copy()
+
+    def error(self, step: Step, logits: np.ndarray) -> float:
+        want = self.reference.run(step)
+        return float(((torch.from_numpy(logits) - want).norm(dim=1) / want.norm(dim=1)).max())
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Served]:
+    """(config.json values, dtype, type in the file) → Served; a model is made once."""
+    made: dict[str, Served] = {}
+
+    def make(
+        values: dict[str, Any], dtype: str = "bfloat16", stored: str = "", **changes: int
+    ) -> Served:
+        key = json.dumps([values, dtype, stored, changes])
+        if key not in made:
+            folder = tmp_path_factory.mktemp("model")
+            made[key] = Served(folder, values, dtype, stored or dtype, **changes)
+        return made[key]
+
+    return make
