@@ -132,6 +132,16 @@ def test_a_new_revision_in_trouble_is_named_while_the_old_one_serves() -> None:
     assert said_now["Progressing"] == "True RollingOut"
 
 
+def test_between_the_old_and_the_new_pod_of_a_replacement() -> None:
+    """No pod runs: that is no rollout that is done. A wake-up looks the same, and is none."""
+    seen = observed(deployment=deployment(revision="r2"))
+    between = said(infd(status=SERVED), seen, revision="r2", standing_in=True)
+    assert between["UpToDate"] == "False RollingOut"
+    waking = said(infd(status=SERVED), observed(deployment=deployment()), standing_in=True)
+    assert waking["UpToDate"] == "True CurrentRevision"
+    assert waking["Serving"] == "True Waking"
+
+
 def test_a_surge_without_room_says_how_to_do_without() -> None:
     lack = {"status": "False", "reason": "Unschedulable", "message": "Insufficient nvidia.com/gpu"}
     waits = pod("tiny-2", revision="r2", conditions=[{"type": "PodScheduled", **lack}])

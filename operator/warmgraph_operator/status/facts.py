@@ -99,7 +99,9 @@ def gather(infd: InferenceDeployment, observed: Observed, decided: Decided) -> F
         updated_ready=sum(revision_of(pod) == target for pod in ready),
         rolled_out=template_is_current
         and status_is_current(observed.deployment)
-        and len(updated) == len(live),
+        and len(updated) == len(live)
+        # With no pod at all, as in the middle of a replacement, only one that has run before is.
+        and (bool(updated) or infd.spec.replicas == 0 or infd.status.current_revision == target),
         problem=problem,
         deadline_exceeded=deadline(observed, target),
     )
