@@ -6,6 +6,7 @@ import ssl
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # Right after an install, pods may still be starting.
@@ -15,11 +16,11 @@ PATIENCE_SECONDS = 60
 def resource_is_served():
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     host = f"[{host}]" if ":" in host else host
-    with open(f"{ACCOUNT}/token") as token:
-        request = urllib.request.Request(
-            f"https://{host}:{port}/apis/warmgraph.dev/v1alpha1",
-            headers={"Authorization": f"Bearer {token.read()}"},
-        )
+    token = Path(ACCOUNT, "token").read_text(encoding="utf-8")
+    request = urllib.request.Request(
+        f"https://{host}:{port}/apis/warmgraph.dev/v1alpha1",
+        headers={"Authorization": f"Bearer {token}"},
+    )
     trust = ssl.create_default_context(cafile=f"{ACCOUNT}/ca.crt")
     with urllib.request.urlopen(request, timeout=5, context=trust) as answer:
         names = {found["name"] for found in json.load(answer)["resources"]}
