@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -9,11 +12,11 @@ from tests.engine.cuda.models import llama, settings
 from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.base import CaptureError
 from warmgraph_engine.backends.cuda import compiler as compiler_module
-from warmgraph_engine.backends.cuda.compiler import Binary, Compiler
+from warmgraph_engine.backends.cuda.compiler import Binary, Compiler, Variant
 from warmgraph_engine.backends.cuda.document import Kernel, decode
 from warmgraph_engine.backends.cuda.launch import Launch
 from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host
-from warmgraph_engine.backends.cuda.program import step_program
+from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
 from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.shapes import StepShape
@@ -27,26 +30,24 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Kernels that were compiled, by a compiler that only pretends to."""
     names: list[str] = []
 
-    def compile_(
-        self: Compiler, launch: Launch, types: dict[str, str], aligned: list[str], variant: str
-    ) -> Binary:
-        names.append(launch.kernel)
+    def compile_(variant: Variant) -> Binary:
+        names.append(variant.kernel)
         kernel = Kernel(
-            variant=variant,
-            binary=f"binary of {variant}",
-            name=launch.kernel.partition(".")[2],
+            variant=variant.digest(),
+            binary=f"binary of {variant.digest()}",
+            name=variant.kernel.partition(".")[2],
             shared_bytes=0,
-            threads=32 * launch.warps,
-            parameters=tuple(launch.arguments),
+            threads=32 * variant.warps,
+            parameters=tuple(variant.types),
         )
         return Binary(kernel, b"code")
 
-    monkeypatch.setattr(compiler_module.Compiler, "_compile", compile_)
+    monkeypatch.setattr(compiler_module, "compile_variant", compile_)
     return names
 
 
 class Recording:
-    def __init__(self) -> None:
+    def __init__(self, usual: Sequence[StepShape] = ()) -> None:
         config, options = llama(), settings("bfloat16")
         layouts = (
             plan_device(config, options, weight_specs(config, ["lm_head.weight"])),
@@ -55,7 +56,10 @@ class Recording:
         regions = {region.name: region for layout in layouts for region in layout}
         self.compiler = Compiler(90, {name: region.dtype for name, region in regions.items()})
         self.recorder = CudaRecorder(
-            self.compiler, regions, lambda shape: step_program(config, geometry(options), shape)
+            self.compiler,
+            regions,
+            lambda shape: step_program(config, geometry(options), shape),
+            usual,
         )
 
 
@@ -106,7 +110,7 @@ def test_a_kernel_that_does_not_compile_fails_only_its_bucket(
     def fail(*_: object) -> Binary:
         raise RuntimeError("no registers left")
 
-    monkeypatch.setattr(compiler_module.Compiler, "_compile", fail)
+    monkeypatch.setattr(compiler_module, "compile_variant", fail)
     with pytest.raises(CaptureError, match="no registers left"):
         Recording().recorder.record(2, DECODE_2)
 
@@ -114,3 +118,57 @@ def test_a_kernel_that_does_not_compile_fails_only_its_bucket(
 def test_a_document_survives_being_written_and_read(compiled: list[str]) -> None:
     document = Recording().recorder.record(2, DECODE_2).document
     assert msgspec.json.encode(decode(document)) == document
+
+
+def test_no_step_compiles_anything_once_the_usual_shapes_are_compiled(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_by_one(self: Compiler, launches: Iterable[Launch]) -> None:
+        for launch in launches:
+            self.compile(launch)
+
+    monkeypatch.setattr(Compiler, "compile_together", one_by_one)
+    options = settings(
+        "bfloat16", max_batch_size=80, max_batch_tokens=700, max_tokens_per_sequence=4
+    )
+    recording = Recording(usual_shapes(options))
+    recording.recorder.record(2, DECODE_2)
+    assert compiled
+    compiled.clear()
+    for rows in (1, 2, 15, 16, 17, 32, 33, 64, 65, 80, 100, 512, 513, 700):
+        sequences = min(rows, 80)
+        shapes = [
+            StepShape(kind=StepKind.PREFILL, tokens=rows, sequences=s, logit_rows=logits)
+            for s in {1, sequences}
+            for logits in {0, 1, sequences}
+        ]
+        if rows <= 80:
+            size = {"tokens": rows, "sequences": rows, "logit_rows": rows}
+            shapes.append(StepShape(kind=StepKind.DECODE, **size))
+        if rows <= 80:
+            size = {"tokens": 4 * rows, "sequences": rows, "logit_rows": 4 * rows}
+            shapes.append(StepShape(kind=StepKind.VERIFY, **size))
+        for shape in shapes:
+            recording.recorder.record(shape.tokens, shape)
+            assert not compiled, shape
+
+
+@pytest.mark.timeout(300)
+def test_processes_compile_what_one_would_and_leave_failures_to_be_told() -> None:
+    """For real: two kernels, in two processes."""
+    recording = Recording()
+    launches = [
+        launch
+        for launch in recording.recorder._program(DECODE_2)
+        if launch.kernel in {"heads.split_heads", "norm.add_norm", "inputs.copy_inputs"}
+    ][:2]
+    broken = replace(launches[0], constants={**launches[0].constants, "BLOCK": 3})
+    recording.compiler.compile_together([*launches, broken])
+    assert recording.compiler.knows(launches)
+    assert not recording.compiler.knows([broken])
+    binary = recording.compiler.compile(launches[0])
+    assert binary.code.startswith(b"\x7fELF")
+    alone = Recording().compiler.compile(launches[0])
+    assert alone == binary
+    with pytest.raises(RuntimeError, match="copy_inputs"):
+        recording.compiler.compile(broken)

@@ -17,7 +17,7 @@ from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_ho
 from warmgraph_engine.backends.cuda.loader import load_weights, plan
 from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostBuffers, PinnedMemory
 from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
-from warmgraph_engine.backends.cuda.program import step_program
+from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.buffers import StaticBuffers
@@ -73,7 +73,7 @@ class CudaBackend:
         compiler = Compiler(device.capability, dtypes)
         self.player = CudaPlayer(device, addresses, on_kernel=compiler.learn)
         program = partial(step_program, config, geometry(settings))
-        self.recorder = CudaRecorder(compiler, addresses.regions, program)
+        self.recorder = CudaRecorder(compiler, addresses.regions, program, usual_shapes(settings))
         self._logits_address = addresses["buffers.logits"]
         self._host_logits = PinnedMemory(4 * config.vocabulary)
         self._eager: dict[StepShape, CudaLaunches] = {}

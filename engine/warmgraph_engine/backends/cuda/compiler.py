@@ -6,8 +6,10 @@ import hashlib
 import importlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ import msgspec
 
 from warmgraph_engine.backends.cuda.document import Kernel
 from warmgraph_engine.backends.cuda.launch import Launch, Pointer
+
+PROCESSES = 8
+"""That compile side by side, as far as there are cores. Each needs a second to import Triton, and
+a model needs about 20 kernels of half a second each; threads would wait for each other."""
 
 _POINTERS = {
     "float32": "*fp32",
@@ -28,6 +34,24 @@ _DIVISOR = 16
 """What Triton knows to use: 16-byte loads of aligned pointers, and rows that start aligned."""
 
 
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kernel is compiled from and for, beside its source."""
+
+    capability: int
+    """Of the GPU, such as 90."""
+    kernel: str
+    """As in a launch."""
+    warps: int
+    types: dict[str, str]
+    """Of the run-time parameters."""
+    aligned: list[str]
+    """Those that _DIVISOR divides."""
+    constants: dict[str, int | str]
+
+    def digest(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Binary:
     kernel: Kernel
@@ -38,7 +62,7 @@ class Compiler:
     """Compiles each variant of a kernel once. Used by one thread at a time."""
 
     def __init__(self, capability: int, dtypes: Mapping[str, str]) -> None:
-        """`capability` such as 90; `dtypes` of the regions that launches point at."""
+        """`dtypes` of the regions that launches point at."""
         self._capability, self._dtypes = capability, dtypes
         self._binaries: dict[str, Binary] = {}
 
@@ -46,8 +70,34 @@ class Compiler:
         """Take a kernel from a stored image, so that it is never compiled here."""
         self._binaries.setdefault(kernel.variant, Binary(kernel, code))
 
+    def knows(self, launches: Iterable[Launch]) -> bool:
+        return all(self._variant(launch).digest() in self._binaries for launch in launches)
+
     def compile(self, launch: Launch) -> Binary:
         """Raises RuntimeError with the compiler's message."""
+        variant = self._variant(launch)
+        digest = variant.digest()
+        if digest not in self._binaries:
+            self._binaries[digest] = compile_variant(variant)
+        return self._binaries[digest]
+
+    def compile_together(self, launches: Iterable[Launch]) -> None:
+        """Compile what is missing for many launches in several processes. What fails here is
+        left to compile(), which tells why."""
+        variants = {(variant := self._variant(launch)).digest(): variant for launch in launches}
+        missing = [variants[digest] for digest in variants.keys() - self._binaries.keys()]
+        missing.sort(key=lambda variant: variant.kernel)  # attention, which takes longest, first
+        processes = min(PROCESSES, len(os.sched_getaffinity(0)), len(missing))
+        if processes < 2:
+            return
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            futures = [pool.submit(compile_variant, variant) for variant in missing]
+        for future in futures:
+            if future.exception() is None:
+                binary = future.result()
+                self._binaries[binary.kernel.variant] = binary
+
+    def _variant(self, launch: Launch) -> Variant:
         types = {
             name: _POINTERS[self._dtypes[value.region]]
             if isinstance(value, Pointer)
@@ -61,57 +111,60 @@ class Compiler:
             for name, value in launch.arguments.items()
             if isinstance(value, Pointer) or (name.endswith("_size") and value % _DIVISOR == 0)
         )
-        source = (self._capability, launch.kernel, launch.warps, types, aligned, launch.constants)
-        variant = hashlib.sha256(msgspec.json.encode(source, order="sorted")).hexdigest()
-        if variant not in self._binaries:
-            self._binaries[variant] = self._compile(launch, types, aligned, variant)
-        return self._binaries[variant]
-
-    def _compile(
-        self, launch: Launch, types: dict[str, str], aligned: list[str], variant: str
-    ) -> Binary:
-        triton = _triton()
-        from triton.backends.compiler import GPUTarget  # noqa: PLC0415
-        from triton.compiler import ASTSource  # noqa: PLC0415
-        from triton.errors import TritonError  # noqa: PLC0415
-
-        module, _, function = launch.kernel.partition(".")
-        triton_kernel = getattr(
-            importlib.import_module(f"warmgraph_engine.backends.cuda.kernels.{module}"), function
+        return Variant(
+            capability=self._capability,
+            kernel=launch.kernel,
+            warps=launch.warps,
+            types=types,
+            aligned=aligned,
+            constants=dict(launch.constants),
         )
-        constants = dict(launch.constants)
-        if "PDL" in triton_kernel.arg_names:
-            constants["PDL"] = 1
-        place = {name: (index,) for index, name in enumerate(triton_kernel.arg_names)}
-        source = ASTSource(
-            triton_kernel,
-            {
-                name: "constexpr" if name in constants else types[name]
-                for name in triton_kernel.arg_names
-            },
-            constexprs={place[name]: value for name, value in constants.items()},
-            attrs={place[name]: [["tt.divisibility", _DIVISOR]] for name in aligned},
+
+
+def compile_variant(variant: Variant) -> Binary:
+    """Raises RuntimeError with the compiler's message."""
+    triton = _triton()
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415
+    from triton.compiler import ASTSource  # noqa: PLC0415
+    from triton.errors import TritonError  # noqa: PLC0415
+
+    module, _, function = variant.kernel.partition(".")
+    kernel = getattr(
+        importlib.import_module(f"warmgraph_engine.backends.cuda.kernels.{module}"), function
+    )
+    names = kernel.arg_names
+    constants = dict(variant.constants)
+    if "PDL" in names:
+        constants["PDL"] = 1
+    place = {name: (index,) for index, name in enumerate(names)}
+    source = ASTSource(
+        kernel,
+        {name: "constexpr" if name in constants else variant.types[name] for name in names},
+        constexprs={place[name]: value for name, value in constants.items()},
+        attrs={place[name]: [["tt.divisibility", _DIVISOR]] for name in variant.aligned},
+    )
+    try:
+        compiled = triton.compile(
+            source,
+            target=GPUTarget("cuda", variant.capability, 32),
+            options={"num_warps": variant.warps, "launch_pdl": True},
         )
-        try:
-            compiled = triton.compile(
-                source,
-                target=GPUTarget("cuda", self._capability, 32),
-                options={"num_warps": launch.warps, "launch_pdl": True},
-            )
-        except TritonError as error:
-            raise RuntimeError(f"{launch.kernel}: {error}") from error
-        if compiled.metadata.global_scratch_size or compiled.metadata.profile_scratch_size:
-            raise RuntimeError(f"{launch.kernel} wants scratch memory, which the arena has not")
-        code: bytes = compiled.asm["cubin"]
-        kernel = Kernel(
-            variant=variant,
+    except TritonError as error:
+        raise RuntimeError(f"{variant.kernel}: {error}") from error
+    if compiled.metadata.global_scratch_size or compiled.metadata.profile_scratch_size:
+        raise RuntimeError(f"{variant.kernel} wants scratch memory, which the arena has not")
+    code: bytes = compiled.asm["cubin"]
+    return Binary(
+        Kernel(
+            variant=variant.digest(),
             binary=hashlib.sha256(code).hexdigest(),
             name=compiled.metadata.name,
             shared_bytes=compiled.metadata.shared,
             threads=32 * compiled.metadata.num_warps,
-            parameters=tuple(name for name in triton_kernel.arg_names if name not in constants),
-        )
-        return Binary(kernel, code)
+            parameters=tuple(name for name in names if name not in constants),
+        ),
+        code,
+    )
 
 
 def _triton() -> Any:

@@ -10,6 +10,7 @@ from warmgraph_engine.arena import ITEM_BYTES
 from warmgraph_engine.backends.cuda import tiling
 from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
 from warmgraph_engine.backends.cuda.layout import Geometry
+from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.models.config import Family, ModelConfig
 from warmgraph_engine.shapes import StepShape
 
@@ -36,6 +37,27 @@ NO_WINDOW = 1 << 30
 def step_program(config: ModelConfig, geometry: Geometry, shape: StepShape) -> list[Launch]:
     """Every launch of a step of this shape, in order; each waits for the one before it."""
     return list(_Builder(config, geometry, shape).step())
+
+
+def usual_shapes(settings: BackendSettings) -> list[StepShape]:
+    """Shapes that need, between them, every kernel a step may need: one of each class of row
+    counts that tiling.py tells apart, as far as the settings allow it."""
+    shapes = []
+    each = settings.max_tokens_per_sequence
+    for rows in (1, *(most + 1 for most in tiling.ROW_CLASSES)):
+        sequences = min(rows, settings.max_batch_size)
+        if rows <= settings.max_batch_size:
+            shapes.append(_shape(StepKind.DECODE, rows, rows, rows))
+        if rows <= settings.max_batch_tokens:
+            shapes.append(_shape(StepKind.PREFILL, rows, sequences, sequences))
+        if each > 1 and rows <= settings.max_batch_size * each:
+            sequences = -(-rows // each)
+            shapes.append(_shape(StepKind.VERIFY, sequences * each, sequences, sequences * each))
+    return shapes
+
+
+def _shape(kind: StepKind, tokens: int, sequences: int, logit_rows: int) -> StepShape:
+    return StepShape(kind=kind, tokens=tokens, sequences=sequences, logit_rows=logit_rows)
 
 
 def _power_of_two(value: int) -> int:

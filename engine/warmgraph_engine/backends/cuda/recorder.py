@@ -24,13 +24,22 @@ class CudaRecorder:
         compiler: Compiler,
         regions: Mapping[str, Region],
         program: Callable[[StepShape], Sequence[Launch]],
+        usual: Sequence[StepShape] = (),
     ) -> None:
+        """`usual` shapes need, between them, every kernel that a step of this model may need:
+        they are compiled together as soon as anything is, so that no request waits for it."""
         self._compiler, self._regions, self._program = compiler, regions, program
+        self._usual = usual
 
     def record(self, size: int, shape: StepShape) -> GraphImage:
         """Raises CaptureError."""
         try:
             launches = self._program(shape)
+            if self._usual and not self._compiler.knows(launches):
+                usual, self._usual = self._usual, ()
+                self._compiler.compile_together(
+                    launch for each in (*usual, shape) for launch in self._program(each)
+                )
             binaries = [self._compiler.compile(launch) for launch in launches]
         except (RuntimeError, ValueError, KeyError) as error:
             raise CaptureError(f"its kernels could not be compiled: {error}") from error

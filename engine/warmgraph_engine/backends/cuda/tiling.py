@@ -18,6 +18,9 @@ UNMERGED_ROWS = 512
 """Up to here every split writes partial sums. Above, the tiles of rows are enough to fill the GPU,
 and one program adds up all splits."""
 
+ROW_CLASSES = (16, 32, 64, UNMERGED_ROWS)
+"""Row counts up to each of these, and those above the last, are worked by different kernels."""
+
 SHARED_BYTES = 200 << 10
 """Of 227 KiB that a program may have on compute capability 9.0."""
 
