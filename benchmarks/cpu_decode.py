@@ -90,6 +90,7 @@ class Theirs:
 
     def __init__(self, folder: Path) -> None:
         self._model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        self._model.generation_config.eos_token_id = None
 
     def seconds(self, tokens: int) -> float:
         def generate(count: int) -> float:
@@ -97,7 +98,6 @@ class Theirs:
             self._model.generate(
                 torch.tensor([PROMPT]),
                 max_new_tokens=count,
-                min_new_tokens=count,
                 do_sample=False,
                 pad_token_id=0,
             )

@@ -21,7 +21,7 @@ from warmgraph_engine.step import Step, StepRow
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1200)]
 
-NEW_TOKENS = 16
+NEW_TOKENS = 10
 DECODE = (1, 2, 4, 8, 20)
 PREFILL = (16, 64, 128)
 BLOCKS_PER_PROMPT = 8
@@ -54,12 +54,12 @@ class World:
     def __init__(self, folder: Path) -> None:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        theirs.generation_config.eos_token_id = None  # the same number of tokens for all
         self.prompts: list[list[int]] = [tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
         self.expected = [
             theirs.generate(
                 torch.tensor([ids]),
                 max_new_tokens=NEW_TOKENS,
-                min_new_tokens=NEW_TOKENS,
                 do_sample=False,
                 pad_token_id=0,
             )[0, len(ids) :].tolist()
@@ -82,17 +82,30 @@ class World:
         self.executor = GraphExecutor(backend, self.graphs, StepCounts())
         for bucket in self.graphs.ids():
             assert self.graphs.capture(bucket)
+        self._prefilled: dict[int, tuple[int, Execution]] = {}
+        self._first: dict[int, int] = {}
+
+    def prefill(self, prompt: int) -> int:
+        """The first token of the answer. What decoding leaves behind a prompt's KV is written
+        anew by the next decoding, so that one prefill for each way of execution is enough."""
+        key = (prompt, self.executor.execution)
+        if self._prefilled.get(prompt) != key:
+            row = StepRow(
+                token_ids=self.prompts[prompt],
+                start_position=0,
+                block_table=self._blocks(prompt),
+                logit_rows=1,
+            )
+            result = self.executor.execute(Step(kind=StepKind.PREFILL, rows=[row]))
+            self._prefilled[prompt] = key
+            self._first[prompt] = int(result.logits[0].argmax())
+        return self._first[prompt]
 
     def generate(self, prompts: list[int], *, path: StepPath | None = None) -> list[list[int]]:
         """Greedy tokens of some prompts, decoded together."""
         outputs: list[list[int]] = []
         for prompt in prompts:
-            ids = self.prompts[prompt]
-            row = StepRow(
-                token_ids=ids, start_position=0, block_table=self._blocks(prompt), logit_rows=1
-            )
-            result = self.executor.execute(Step(kind=StepKind.PREFILL, rows=[row]))
-            outputs.append([int(result.logits[0].argmax())])
+            outputs.append([self.prefill(prompt)])
         for _ in range(NEW_TOKENS - 1):
             rows = [
                 StepRow(
