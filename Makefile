@@ -23,7 +23,7 @@ endif
 # What to run of the tests, for example: make test-only T=tests/operator
 T ?= tests
 
-.PHONY: help setup fmt lint verify test test-unit test-only cluster images demo demo-down \
+.PHONY: help setup fmt lint verify test test-unit test-gpu test-only cluster images demo demo-down \
 	cluster-down bench constraints clean
 
 help: ## Show this list
@@ -65,6 +65,9 @@ verify: setup ## Generated files have not drifted from their sources
 
 test-unit: setup ## Tests that need no cluster
 	@$(PY) -m pytest -m 'not apiserver and not cluster and not gpu'
+
+test-gpu: setup ## Tests of the CUDA backend, on a machine with a GPU
+	@$(PY) -m pytest tests/gpu
 
 test-only: setup ## Some tests: make test-only T=tests/operator
 	@$(PY) -m pytest $(T)
