@@ -79,7 +79,7 @@ class Sequence:
         """Add the token that was pending; returns why the output ends with it, or None."""
         self.pending -= 1
         self.tokens.append(token)
-        if token in self.params.stop_token_ids and self.generated > self.params.min_tokens:
+        if token in self.params.stop_token_ids:  # never drawn below min_tokens
             return FinishReason.STOP
         if self.generated >= self.params.max_tokens:
             return FinishReason.LENGTH

@@ -49,16 +49,16 @@ def test_stop_tokens_are_ruled_out_below_the_minimum_length_only():
 
 def test_counts_follow_a_growing_output_and_end_with_the_sequence():
     sampler = CpuSampler(vocabulary=4)
-    growing = sequence(5, prompt=[2], temperature=0.0, presence_penalty=1.0)
+    growing = sequence(5, prompt=[2], temperature=0.0, frequency_penalty=1.0)
     drawn = []
     for _ in range(4):
         [chosen] = sampler.sample(ROW[None, :], [draw(0, growing)]).read()
         growing.tokens.append(chosen.token_id)
         drawn.append(chosen.token_id)
-    assert drawn == [0, 1, 0, 0]
+    assert drawn == [0, 1, 0, 1]
     sampler.forget(5)
     sampler.forget(5)
-    fresh = sequence(5, prompt=[2], temperature=0.0, presence_penalty=1.0)
+    fresh = sequence(5, prompt=[2], temperature=0.0, frequency_penalty=1.0)
     assert sampler.sample(ROW[None, :], [draw(0, fresh)]).read()[0].token_id == 0
 
 

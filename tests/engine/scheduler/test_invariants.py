@@ -87,6 +87,8 @@ class Schedule(RuleBasedStateMachine):
             assert planned.start == before[planned.sequence.id] or planned.start == 0
             assert planned.end <= len(row.block_table) * FACTS.block_size
             assert not planned.sequence.ended
+            longest = planned.sequence.prompt_length + planned.sequence.params.max_tokens - 1
+            assert planned.end <= longest, "a token is computed that nothing can follow"
             assert planned.sequence.pending == planned.draws + (PENDING_TOKEN in row.token_ids)
             assert (PENDING_TOKEN in row.token_ids) <= self.run_ahead
         assert len({row.slot for row in step.rows}) == len(step.rows)

@@ -82,6 +82,21 @@ async def test_a_client_that_leaves_frees_its_blocks_at_once(served, stream):
     await served.complete(max_tokens=2)
 
 
+async def test_a_stop_string_ends_the_work_and_not_only_the_text(served):
+    executor = served.engine.executor
+    full = (await served.complete(**LONG, seed=2, temperature=1))["text"]
+    executor.steps.clear()
+    executor.before_step = lambda step: (
+        executor.gate.clear() if step.rows[0].start_position == 40 else None,
+        executor.gate.wait(),
+    )
+    choice = await served.complete(**LONG, seed=2, temperature=1, stop=full[3:6])
+    assert choice["finish_reason"] == "stop"
+    executor.gate.set()
+    await served.until(lambda: served.blocks_used == 0)
+    assert max(row.start_position for step in executor.steps for row in step.rows) <= 41
+
+
 async def test_a_hundred_clients_that_leave_at_any_moment_leave_nothing_behind(served):
     async def leave_after(seconds):
         try:
