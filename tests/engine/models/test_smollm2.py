@@ -103,9 +103,7 @@ class World:
 
     def generate(self, prompts: list[int], *, path: StepPath | None = None) -> list[list[int]]:
         """Greedy tokens of some prompts, decoded together."""
-        outputs: list[list[int]] = []
-        for prompt in prompts:
-            outputs.append([self.prefill(prompt)])
+        outputs = [[self.prefill(prompt)] for prompt in prompts]
         for _ in range(NEW_TOKENS - 1):
             rows = [
                 StepRow(
