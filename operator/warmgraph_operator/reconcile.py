@@ -13,19 +13,15 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from warmgraph_api import labels
-from warmgraph_api.reasons import Reason
 from warmgraph_api.status import Status
 from warmgraph_operator import kinds
 from warmgraph_operator.activators import Activators, View
 from warmgraph_operator.apply import Applier
-from warmgraph_operator.client import CONFLICT, NOT_FOUND, ApiError, Cluster
+from warmgraph_operator.client import Cluster
 from warmgraph_operator.config import Config
 from warmgraph_operator.desired.objects import objects
 from warmgraph_operator.desired.support import claim_outdated, wants_claim
-from warmgraph_operator.events import publish
 from warmgraph_operator.history import Target, choose, recorded_template, superfluous
-from warmgraph_operator.kinds import Object
 from warmgraph_operator.metrics import Metrics
 from warmgraph_operator.observe import observe
 from warmgraph_operator.observed import (
@@ -43,8 +39,9 @@ from warmgraph_operator.resource import InferenceDeployment, Key, decode
 from warmgraph_operator.revision import revision
 from warmgraph_operator.rivals import Rivalry, rivalry
 from warmgraph_operator.sampling import Autoscaling, Sampler
-from warmgraph_operator.status.compute import Happening, completed_start, happenings, status
+from warmgraph_operator.status.compute import status
 from warmgraph_operator.status.facts import Decided, gather
+from warmgraph_operator.telling import write_scale, write_status
 from warmgraph_operator.zero import Plan, Situation, is_replacing, needs_proof, plan
 
 logger = logging.getLogger(__name__)
@@ -134,7 +131,7 @@ class Reconciler:
             failed_revision=target.failed,
             rollback_to=target.runs if target.failed else "",
             port=port,
-            standing_in=bool(slice_addresses(observed.activator_slice)),
+            standing_in=bool(_own_slice_addresses(infd, observed)),
             activators_configured=self._activators.configured,
             waiting_for_activator=steps.waiting_for_activator,
             problems=problems,
@@ -150,10 +147,12 @@ class Reconciler:
             reader=self._reader,
             autoscaling=self._autoscaling,
         )
-        if await self._scale(infd, sampler):
+        decision = sampler.decide()
+        if decision is not None and decision.replicas != infd.spec.replicas:
+            await write_scale(self._cluster, self._metrics, infd, decision)
             return Outcome(seconds=0.0)  # another spec: everything else follows from that one
         after = status(infd, observed, decided)
-        await self._tell(infd, after)
+        await write_status(self._cluster, self._metrics, infd, after)
         return Outcome(seconds=self._delay(problems, after), sampler=sampler)
 
     def _delay(self, problems: list[Problem], after: Status) -> float:
@@ -237,53 +236,6 @@ class Reconciler:
         for record in superfluous(infd, observed, target):
             await self._applier.remove(infd, kinds.CONTROLLER_REVISION, record)
         return problems
-
-    async def _scale(self, infd: InferenceDeployment, sampler: Sampler) -> bool:
-        """Let the built-in autoscaler write spec.replicas. True if it did."""
-        decision = sampler.decide()
-        if decision is None or decision.replicas == infd.spec.replicas:
-            return False
-        before, after = infd.spec.replicas, decision.replicas
-        try:
-            await self._cluster.scale(
-                infd.key.namespace,
-                infd.key.name,
-                replicas=after,
-                resource_version=infd.metadata.resource_version,
-            )
-        except ApiError as error:
-            if error.status in (CONFLICT, NOT_FOUND):
-                return True  # somebody changed the resource meanwhile: look again
-            raise
-        self._metrics.scalings.labels("up" if after > before else "down").inc()
-        note = f"from {before} to {after} replicas: {decision.because}"
-        await publish(self._cluster, infd, [Happening(False, Reason.SCALED, note)])
-        return True
-
-    async def _tell(self, infd: InferenceDeployment, after: Status) -> None:
-        """Write the status and publish the events, if anything changed."""
-        if after == infd.status:
-            return
-        body: Object = {
-            "apiVersion": labels.API_VERSION,
-            "kind": labels.KIND,
-            "metadata": {
-                "name": infd.key.name,
-                "namespace": infd.key.namespace,
-                "uid": infd.metadata.uid,
-            },
-            "status": msgspec.to_builtins(after),
-        }
-        try:
-            await self._cluster.apply(kinds.INFERENCE_DEPLOYMENT, body, subresource="status")
-        except ApiError as error:
-            if error.status in (CONFLICT, NOT_FOUND):
-                return  # deleted meanwhile
-            raise
-        start = completed_start(infd.status, after)
-        if start is not None:
-            self._metrics.record_start(start, after.cache.result)
-        await publish(self._cluster, infd, happenings(infd.status, after))
 
 
 def _own_slice_addresses(infd: InferenceDeployment, observed: Observed) -> tuple[str, ...]:
