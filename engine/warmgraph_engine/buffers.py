@@ -65,7 +65,10 @@ class StaticBuffers:
     def __init__(self, arrays: Mapping[str, NDArray[Any]], *, block_size: int) -> None:
         self.arrays = arrays
         self._block_size = block_size
-        self._dummy_offsets = np.arange(len(arrays["slots"])) % block_size
+        # Padding leaves the dummy block's first position alone: the canary's token is there
+        # (canary.py), and a padded graph must not overwrite what it is about to read.
+        tokens = np.arange(len(arrays["slots"]))
+        self._dummy_offsets = 1 + tokens % (block_size - 1) if block_size > 1 else 0 * tokens
 
     def fill(self, step: Step, shape: StepShape) -> None:
         """Write a step and the padding up to `shape`, which must hold it."""

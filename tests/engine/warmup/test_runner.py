@@ -270,6 +270,15 @@ def test_a_lazy_capture_that_answers_wrong_is_never_used(
     assert start.states()[(D, 8)] is BucketState.FALLBACK
 
 
+def test_a_lazy_prefill_bucket_passes_its_check_beside_padding(model: Path) -> None:
+    """The check's one token has the padding of a whole chunk beside it."""
+    start = Start(model, None, buckets=buckets(eager=[], lazy=[(P, 32)]))
+    answers = KnownAnswers(start.backend, "float32")
+    for bucket in start.run():
+        capture_and_check(start.graphs, answers, bucket)
+    assert start.states() == {(P, 32): BucketState.CAPTURED}
+
+
 def test_an_empty_bucket_list_is_warm_at_once(model: Path) -> None:
     start = Start(model, None, buckets=())
     assert start.run() == []
