@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from warmgraph_engine.sampling import penalties
+from warmgraph_engine.sampling.arrays import Logits, Row, Sums, TokenIds
 from warmgraph_engine.sampling.logprobs import largest_ids, token_logprob
 from warmgraph_engine.sampling.params import MIN_TEMPERATURE, SamplingParams
 from warmgraph_engine.sampling.randomness import uniform
@@ -23,9 +23,6 @@ from warmgraph_engine.sampling.sampler import (
     SampledToken,
     TokenLogprob,
 )
-
-Row = npt.NDArray[np.float32]
-Logits = npt.NDArray[np.float32]
 
 NUCLEUS_GUESS = 1024
 """Weights sorted at first for top_p. Language models put nearly any top_p within them; when they
@@ -124,7 +121,7 @@ def draw_token(row: Row, params: SamplingParams, number: float, *, scratch: Row)
     return _search_blocks(weights, number)
 
 
-def _nucleus(weights: Row, top_p: float) -> npt.NDArray[np.intp]:
+def _nucleus(weights: Row, top_p: float) -> TokenIds:
     """Ids, ascending, of the fewest largest weights that reach `top_p` of the total. Of equal
     weights at the edge the lowest ids are kept."""
     total = float(weights.sum(dtype=np.float64))
@@ -166,7 +163,7 @@ def _search_blocks(weights: Row, number: float) -> int:
     return start + _index_above(inside, target)
 
 
-def _index_above(sums: npt.NDArray[np.float64], target: float) -> int:
+def _index_above(sums: Sums, target: float) -> int:
     """First index whose running sum is above the target. Rounding can leave none: then the last
     index that added anything, never one of weight 0."""
     index = int(np.searchsorted(sums, target, side="right"))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from warmgraph_engine.sampling.arrays import Row, TokenIds
 from warmgraph_engine.sampling.sampler import TokenLogprob
 
 LEAST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot carry; OpenAI and vLLM use the same number."""
-
-Row = npt.NDArray[np.float32]
 
 
 def token_logprob(row: Row, *, token_id: int, top: int) -> TokenLogprob:
@@ -25,7 +23,7 @@ def token_logprob(row: Row, *, token_id: int, top: int) -> TokenLogprob:
     )
 
 
-def largest_ids(row: Row, count: int) -> npt.NDArray[np.intp]:
+def largest_ids(row: Row, count: int) -> TokenIds:
     """Ids of the `count` largest values, descending; equal values in ascending order of id.
 
     Which of several equal values at the edge are kept does not matter to a caller who may see

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from warmgraph_engine.sampling.arrays import Row
 from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.sampling.sampler import SampledSequence
-
-Row = npt.NDArray[np.float32]
 
 
 class TokenCounts:

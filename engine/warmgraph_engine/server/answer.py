@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Sequence as Seq
 from typing import Any, Protocol
@@ -57,7 +57,7 @@ class Answer:
     def __init__(self, shape: Shape, model: str, prompts: Seq[Seq[int]]) -> None:
         self._shape = shape
         self._head = {
-            "id": f"{shape.prefix}-{secrets.token_hex(12)}",
+            "id": f"{shape.prefix}-{os.urandom(12).hex()}",
             "created": int(time.time()),
             "model": model,
         }

@@ -33,7 +33,7 @@ def create_app(service: Service) -> web.Application:
     app.router.add_get("/v1/models/{name:.+}", info.model)
     app.router.add_get("/health", info.health)
     app.router.add_get("/metrics", info.metrics)
-    app.router.add_get("/version", info.version)
+    app.router.add_get("/version", info.engine_version)
     app.router.add_post("/tokenize", info.tokenize)
     app.router.add_post("/detokenize", info.detokenize)
     return app
