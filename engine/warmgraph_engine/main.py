@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from warmgraph_api.reasons import Reason
 from warmgraph_api.report import Stage
+from warmgraph_api.resource import Execution
 from warmgraph_engine import startup
 from warmgraph_engine.backends.base import first_line
 from warmgraph_engine.config import EngineConfig, parse
@@ -67,7 +68,8 @@ class _Process:
         self._reporter = Reporter(
             model=config.served_model_name,
             revision=config.model_revision,
-            buckets=config.buckets,
+            # Switched off, graphs are nothing to wait for.
+            buckets=() if config.execution is Execution.EAGER else config.buckets,
             started_at=process_started_at(),
         )
         self._registry = CollectorRegistry()

@@ -66,13 +66,14 @@ async def start_engine(tmp_path: Path) -> AsyncIterator[StartEngine]:
     [
         ([], EAGER, "GraphsCaptured"),
         ([], ["--decode-buckets-lazy=1,2"], "NoEagerBuckets"),
+        ([], [*EAGER, "--execution=Eager"], "NoEagerBuckets"),
         (
             ["--policy=ModelLoaded"],
             [*EAGER, "--warmup-policy=ModelLoaded", "--lazy-capture=false"],
             "WarmingUp",
         ),
     ],
-    ids=["eager buckets", "lazy buckets", "ModelLoaded"],
+    ids=["eager buckets", "lazy buckets", "eager execution", "ModelLoaded"],
 )
 async def test_every_declaration_becomes_ready(
     start: Start,
