@@ -91,6 +91,20 @@ async def test_deleting_leaves_nothing_behind(world: World) -> None:
     await world.eventually(lambda: nothing_left(world), "an empty namespace")
 
 
+async def test_deleting_in_the_foreground_is_not_undone_meanwhile(world: World) -> None:
+    """The resource then waits for its objects: one that was made anew would hold it for ever."""
+    await world.start(resync_seconds=1.0)
+    world.kubelet()
+    await world.create("tiny")
+    await world.until("tiny", "Ready", "True")
+    await world.cluster._request(
+        "DELETE",
+        kinds.INFERENCE_DEPLOYMENT.path(world.namespace, "tiny"),
+        body={"propagationPolicy": "Foreground"},
+    )
+    await world.eventually(lambda: nothing_left(world), "an empty namespace")
+
+
 async def test_deleting_without_an_operator_does_not_hang(world: World) -> None:
     await world.start()
     world.kubelet()
