@@ -17,6 +17,8 @@ RUNNER_OPTIONS: dict[str, Any] = {
     # A client that disconnects ends its handler at once, and so frees its KV blocks.
     "handler_cancellation": True,
     "access_log": None,
+    # Whoever stops the process has let requests finish before; what is left then is cut off.
+    "shutdown_timeout": 1.0,
 }
 
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from warmgraph_engine.loop import EngineFaultError, OverloadedError
 from warmgraph_engine.metrics import Outcome
+from warmgraph_engine.server.body import UNREADABLE_BODY
 from warmgraph_engine.server.errors import ApiError, as_api_error, bad_request, unavailable
 from warmgraph_engine.server.keys import OUTCOME, SERVICE
 from warmgraph_engine.tokenizer.errors import PromptError
@@ -53,12 +54,15 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
             headers["Retry-After"] = str(answered.retry_after_seconds)
         if isinstance(error, web.HTTPMethodNotAllowed):
             headers["Allow"] = error.headers["Allow"]
-        return web.Response(
+        response = web.Response(
             status=answered.status,
             body=msgspec.json.encode(answered.body()),
             content_type="application/json",
             headers=headers,
         )
+        if answered.code == UNREADABLE_BODY:
+            response.force_close()
+        return response
 
 
 def _api_error(request: web.Request, error: Exception) -> ApiError:

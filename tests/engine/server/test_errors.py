@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import openai
@@ -131,6 +132,30 @@ async def test_a_body_that_is_no_json_object_is_refused(served, content):
     assert response.status == 400
     assert answer["error"]["type"] == "invalid_request_error"
     await served.complete(max_tokens=1)
+
+
+async def test_a_body_that_is_not_encoded_as_it_says_is_refused(served):
+    response = await served.client.post(
+        "/v1/completions", data=b"not gzip", headers={"Content-Encoding": "gzip"}
+    )
+    assert response.status == 400
+    message = (await response.json())["error"]["message"]
+    assert message == "the body cannot be read: Can not decode content-encoding: gzip"
+    await served.complete(max_tokens=1)
+
+
+async def test_a_compressed_body_counts_by_its_full_size(serve):
+    served = await serve(settings=ServerSettings(max_body_bytes=1000))
+    body = json.dumps({"model": MODEL, "prompt": "a" * 100_000}).encode()
+    response = await served.client.post(
+        "/v1/completions", data=gzip.compress(body), headers={"Content-Encoding": "gzip"}
+    )
+    assert response.status == 413
+    body = json.dumps({"model": MODEL, "prompt": "hello"}).encode()
+    response = await served.client.post(
+        "/v1/completions", data=gzip.compress(body), headers={"Content-Encoding": "gzip"}
+    )
+    assert response.status == 200
 
 
 async def test_a_request_that_fits_the_model_but_not_the_kv_cache_is_refused(serve):
