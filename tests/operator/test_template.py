@@ -57,6 +57,13 @@ def test_the_group_of_volumes_may_be_left_to_the_platform() -> None:
     assert "fsGroup" not in pod(open_shift)["securityContext"]
 
 
+def test_a_user_id_of_the_spec_is_laid_over_the_restricted_profile() -> None:
+    made = pod(template={"securityContext": {"runAsUser": 1_234_560_000, "fsGroup": 7}})
+    assert made["securityContext"]["runAsUser"] == 1_234_560_000
+    assert made["securityContext"]["fsGroup"] == 7
+    assert made["securityContext"]["runAsNonRoot"] is True
+
+
 def test_the_sidecar_starts_first_and_outlives_the_engine() -> None:
     (sidecar,) = pod()["initContainers"]
     assert (sidecar["name"], sidecar["restartPolicy"]) == ("sidecar", "Always")

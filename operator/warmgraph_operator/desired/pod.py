@@ -39,7 +39,7 @@ def pod_template(infd: InferenceDeployment, *, revision: str, config: Config) ->
         # them make a container's start fail.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
-        "securityContext": _pod_security(config),
+        "securityContext": _pod_security(config) | template.security_context,
         "initContainers": [_sidecar(spec, config)],
         "containers": [_engine(infd, config)],
         "volumes": _volumes(infd),
