@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from warmgraph_api.report import StepKind
 
-
 PENDING_TOKEN = -1
 """In StepRow.token_ids: the token drawn last for the row's slot, which only the device knows yet.
 Sent only to backends whose sampler leaves it there (run-ahead, see loop.py)."""
