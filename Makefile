@@ -62,6 +62,7 @@ fmt: setup ## Format the code
 
 verify: setup ## Generated files have not drifted from their sources
 	@$(PY) -m warmgraph_api.crd --check
+	@$(PY) -m images lock --check
 
 test-unit: setup ## Tests that need no cluster
 	@$(PY) -m pytest -m 'not apiserver and not cluster and not gpu'

@@ -42,7 +42,7 @@ def chart(cluster: Cluster) -> None:
         "helm", "upgrade", "--install", RELEASE, str(ROOT / "charts" / "warmgraph"),
         "--namespace", SYSTEM_NAMESPACE, "--create-namespace", "--wait", "--timeout", "3m",
         # The resource type outlives a release on purpose, so a new release finds it there.
-        "--take-ownership",
+        "--take-ownership", "--force-conflicts",
         *settings,
     )  # fmt: skip
     say(cluster.kubectl("get", "pods", "-n", SYSTEM_NAMESPACE).rstrip().replace("\n", "\n     "))
