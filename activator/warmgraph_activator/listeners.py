@@ -85,7 +85,8 @@ class Listeners:
             # Bodies pass as they are.
             auto_decompress=False,
         )
-        runner = web.ServerRunner(server, shutdown_timeout=self._finish_seconds)
+        # aiohttp takes 0 for "no limit"; here 0 means zero.
+        runner = web.ServerRunner(server, shutdown_timeout=max(self._finish_seconds, 0.001))
         await runner.setup()
         site = web.TCPSite(runner, self._host or None, port, backlog=BACKLOG)
         try:

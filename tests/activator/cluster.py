@@ -33,7 +33,7 @@ class FakeApiServer:
         """Before so many of the next writes, somebody else writes the same."""
         self._news = asyncio.Condition()
         self._runner: web.AppRunner | None = None
-        self._watching: set[asyncio.Task[Any]] = set()
+        self._watching: dict[asyncio.Task[Any], str] = {}
         self.port = 0
 
     # --- for tests
@@ -61,7 +61,8 @@ class FakeApiServer:
         scale = f"/apis/{labels.API_VERSION}/namespaces/default/{RESOURCES}/{{name}}/scale"
         app.router.add_get(scale, self._read_scale)
         app.router.add_patch(scale, self._write_scale)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        # Not 0, which aiohttp takes for "no limit".
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
@@ -91,6 +92,10 @@ class FakeApiServer:
         )
         return str(path)
 
+    def watched(self, plural: str) -> bool:
+        """Whether somebody has listed the collection and follows it."""
+        return plural in self._watching.values()
+
     # --- what the activator asks
 
     def _list(self, plural: str) -> Any:
@@ -113,7 +118,7 @@ class FakeApiServer:
             return response
         task = asyncio.current_task()
         assert task is not None
-        self._watching.add(task)
+        self._watching[task] = plural
         try:
             while True:
                 for version, of, kind, value in self.events:
@@ -126,7 +131,7 @@ class FakeApiServer:
                     if self.version == seen or not self.events or self.events[-1][0] == seen:
                         await self._news.wait()
         finally:
-            self._watching.discard(task)
+            self._watching.pop(task, None)
 
     async def _read_scale(self, request: web.Request) -> web.Response:
         self.scale_reads += 1

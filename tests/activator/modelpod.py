@@ -67,7 +67,7 @@ class ModelPod:
         runner = web.AppRunner(
             app,
             access_log=None,
-            shutdown_timeout=0,
+            shutdown_timeout=0.1,
             handler_cancellation=True,
             auto_decompress=False,
         )

@@ -115,6 +115,7 @@ async def test_a_watch_that_is_too_old_is_begun_anew(world: World) -> None:
     world.api.oldest = world.api.version
     await world.api.start()
     await until_answers(world, world.other_port, {"namespace": "default", "name": "other"})
+    await until(lambda: world.api.watched(PODS))
     asking = world.asking()
     await world.held(1)
     assert gone.requests == []
