@@ -1,8 +1,9 @@
 """Runs inside the cluster, in the tests' client pod: steady load on a Service, one JSON line each.
 
-Called as `python3 -c FILE URL MODEL CALLERS SECONDS`. Each of the CALLERS keeps its connection and
-asks one question after the other, at least one, until standard input ends or SECONDS are over, so
-the load is bounded in count and time. Uses aiohttp, which the control-plane image has.
+Called as `python3 -c FILE URL MODEL CALLERS SECONDS`. Each of the CALLERS asks one question after
+the other, at least one, until standard input ends or SECONDS are over, so the load is bounded in
+count and time. Every second caller keeps its connection, and so asks one pod until that drains; the
+others connect anew for each question. Uses aiohttp, which the control-plane image has.
 """
 
 import asyncio
@@ -47,7 +48,8 @@ def _complete(text: str, stream: bool) -> bool:
 
 async def caller(url: str, model: str, number: int, ended: asyncio.Event) -> None:
     timeout = aiohttp.ClientTimeout(total=300)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    connector = aiohttp.TCPConnector(force_close=number % 2 == 1)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         while True:
             await ask(session, url, model, number)
             number += 1
