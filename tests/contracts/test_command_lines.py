@@ -19,6 +19,7 @@ from warmgraph_api.report import Bucket, BucketMode, StepKind
 from warmgraph_api.resource import (
     BucketPreset,
     Model,
+    Quantization,
     Spec,
     SpeculativeMethod,
     StepBuckets,
@@ -47,7 +48,29 @@ def sizes(buckets: tuple[Bucket, ...], kind: StepKind) -> StepBuckets:
     return StepBuckets(eager=of(BucketMode.EAGER), lazy=of(BucketMode.LAZY))
 
 
-@given(spec=specs())
+def as_the_engine_supports(spec: Spec) -> Spec:
+    """The resource declares more than this engine runs; it refuses the rest by name."""
+    engine = msgspec.structs.replace(
+        spec.engine,
+        quantization=Quantization.NONE,
+        tensor_parallel_size=1,
+        attention_backend="auto",
+    )
+    return msgspec.structs.replace(spec, engine=engine)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--quantization=fp8", "--tensor-parallel-size=2", "--attention-backend=other"]
+)
+def test_what_the_engine_does_not_run_is_refused_by_name(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        engine.parse(["--model=/models/a", "--device=cuda", flag])
+    assert flag.partition("=")[0] in capsys.readouterr().err
+
+
+@given(spec=specs().map(as_the_engine_supports))
 def test_the_engine_runs_with_what_the_resource_says(spec: Spec) -> None:
     config = engine.parse(engine_flags(spec, name="deployment"))
     declared = spec.engine
