@@ -76,6 +76,12 @@ def test_a_random_user_id_serves_from_a_read_only_root(deploy: Deploy) -> None:
 def test_restarting_the_operator_touches_no_pod(deploy: Deploy) -> None:
     deployment = deploy("untouched", scaling={"autoscaler": "None"})
     deployment.wait("Ready")
+    wait_until(
+        lambda: deployment.status["graphs"]["lazyCaptured"] == 2,
+        timeout_seconds=120,
+        what="the lazy captures, after which nothing changes any more",
+        hint="kubectl get infd untouched",
+    )
     before = [(pod["metadata"]["uid"], pod["status"]) for pod in deployment.pods()]
     version = deployment.get()["metadata"]["resourceVersion"]
     system = ("-n", "warmgraph-system")
