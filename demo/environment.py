@@ -39,7 +39,6 @@ def _given() -> Cluster:
         control_plane_image=control_plane,
         engine_image=engine,
         model_image=model,
-        local=False,
     )
 
 
@@ -53,7 +52,6 @@ def _local() -> Cluster:
         control_plane_image=names["control-plane"],
         engine_image=names["engine"],
         model_image=names["demo-model"],
-        local=True,
     )
 
 

@@ -22,8 +22,6 @@ class Cluster:
     control_plane_image: str
     engine_image: str
     model_image: str
-    local: bool
-    """Made by devcluster, and so ours to remove."""
 
     def run(self, *command: str, stdin: str | None = None, check: bool = True) -> str:
         """Standard output of a command; ends the demo with its error if it fails."""

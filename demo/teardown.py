@@ -9,6 +9,7 @@ from demo.console import say, step
 from demo.environment import has_own_cluster
 from demo.install import NAMESPACE, RELEASE, SYSTEM_NAMESPACE
 from demo.kube import ROOT
+from warmgraph_api import labels
 
 
 def down() -> None:
@@ -31,7 +32,7 @@ def _remove_from_given_cluster() -> None:
                 "kubectl",
                 "delete",
                 "crd",
-                "inferencedeployments.warmgraph.dev",
+                f"{labels.PLURAL}.{labels.GROUP}",
                 "--ignore-not-found",
             ),
         ):

@@ -9,8 +9,7 @@ from typing import Any
 
 from demo.console import fail, say
 from demo.kube import Cluster
-
-SIDECAR_PORT = 8081
+from warmgraph_api import labels, ports
 
 
 def follow(
@@ -37,14 +36,14 @@ def follow(
 
 
 def _pods(cluster: Cluster, namespace: str, name: str) -> list[str]:
-    selector = f"warmgraph.dev/inference-deployment={name}"
+    selector = f"{labels.DEPLOYMENT}={name}"
     found = cluster.get("pods", "-n", namespace, "-l", selector)
     return [pod["metadata"]["name"] for pod in found.get("items", [])]
 
 
 def _state(cluster: Cluster, namespace: str, pod: str) -> dict[str, Any]:
     """The sidecar's answer through the API server's proxy; empty until it listens."""
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{SIDECAR_PORT}/proxy/warmup"
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{ports.SIDECAR_PORT}/proxy/warmup"
     text = cluster.kubectl("get", "--raw", path, check=False)
     state: dict[str, Any] = json.loads(text) if text.startswith("{") else {}
     return state
