@@ -20,8 +20,18 @@ def prepare() -> Cluster:
 
 def has_own_cluster() -> bool:
     """Whether KUBECONFIG names a cluster of the user's, not the one that devcluster made."""
-    given = os.environ.get("KUBECONFIG", "")
-    return given not in ("", _output("devcluster", "kubeconfig").strip())
+    given = os.environ.get("KUBECONFIG")
+    if not given:
+        return False
+    # Fails where no local cluster was made yet: then the given one is certainly another.
+    ours = subprocess.run(
+        [sys.executable, "-m", "devcluster", "kubeconfig"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return given != ours.stdout.strip()
 
 
 def _given() -> Cluster:
