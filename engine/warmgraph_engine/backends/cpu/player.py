@@ -17,7 +17,7 @@ import torch
 from warmgraph_engine.backends.base import GraphImage, ImageError, first_line
 from warmgraph_engine.backends.cpu import document
 from warmgraph_engine.backends.cpu.memory import DTYPES, CpuArena
-from warmgraph_engine.backends.cpu.operations import VIEWS, resolve
+from warmgraph_engine.backends.cpu.operations import OPERATIONS, SEVERAL, VIEWS
 
 _Run = tuple[Callable[..., Any], Callable[[list[Any]], tuple[Any, ...]], int | list[int] | None]
 
@@ -88,7 +88,7 @@ class _Builder:
         program: list[tuple[_Run, set[int]]] = []
         for node in self._recorded.nodes:
             arguments = [self._slot(argument) for argument in node.args]
-            operation = resolve(node.op)
+            operation = OPERATIONS[node.op]
             constants = {name: self._constant(value) for name, value in node.kwargs.items()}
             function = partial(operation, **constants) if constants else operation
             if node.op in VIEWS and self._static.issuperset(arguments):
@@ -97,9 +97,7 @@ class _Builder:
                 continue
             out = [self._new(None) for _ in node.out]
             self._values.update(zip(node.out, out, strict=True))
-            returns = operation._schema.returns
-            several = len(returns) > 1 or any(isinstance(r.type, torch.ListType) for r in returns)
-            place = None if not out else out if several else out[0]
+            place = None if not out else out if node.op in SEVERAL else out[0]
             program.append(((function, _getter(arguments), place), {*arguments, *out}))
         return CpuGraph(self._with_frees(program), self._slots, self._recorded.workspace_bytes)
 
