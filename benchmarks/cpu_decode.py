@@ -1,6 +1,6 @@
 """Decode speed on this machine's CPU, beside transformers with the same weights and type.
 
-    python benchmarks/cpu_decode.py --model DIR [--json FILE]
+    python -m benchmarks.cpu_decode --model DIR [--json FILE]
 
 Figures are ratios within one run: two machines, or one that is busy, give other tokens per second
 and about the same ratios. The candidates take turns, and each figure is the median of its rounds.
@@ -9,16 +9,12 @@ and about the same ratios. The candidates take turns, and each figure is the med
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine sets it
@@ -26,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine sets it
 import torch
 import transformers
 
+from benchmarks import results
 from warmgraph_api.report import Bucket, BucketMode, StepKind
 from warmgraph_api.resource import Execution
 from warmgraph_engine.backends.cpu.backend import CpuBackend
@@ -143,17 +140,15 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     with torch.inference_mode():
         figures = measure(arguments.model, tokens=arguments.tokens, rounds=arguments.rounds)
-    result = {
-        "hardware": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()},"
-        f" {arguments.threads} threads",
-        "versions": {name: version(name) for name in ("warmgraph", "torch", "transformers")},
-        "date": datetime.now(UTC).date().isoformat(),
-        "figures": figures,
-    }
     for name, figure in figures.items():
         print(f"{name:<32} {figure:>8}")
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        results.write(
+            arguments.json,
+            figures,
+            hardware=results.cpu(arguments.threads),
+            packages=("torch", "transformers"),
+        )
 
 
 if __name__ == "__main__":

@@ -17,47 +17,18 @@ import os
 import shutil
 import signal
 import statistics
-import struct
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from warmgraph_engine.models.config import parse_config
-from warmgraph_engine.models.weights import weight_specs
+from benchmarks import checkpoints, results
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "1b": {
-        "vocab_size": 32000,
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 16,
-    },
-    "8b": {
-        "vocab_size": 128256,
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "rope_theta": 500000.0,
-    },
-}
-COMMON = {
-    "architectures": ["LlamaForCausalLM"],
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 8192,
-    "torch_dtype": "bfloat16",
-}
+SHAPES = ("1b", "8b")
 STREAMS = (1, 8, 64)
 TOKENS = 256
 PORT = 8123
@@ -74,51 +45,6 @@ FLAGS = (
     "--decode-buckets=1,2,4,8,16,32,64",
     "--prefill-buckets=16,64,256,512",
 )
-
-
-def write_model(folder: Path, shape: dict[str, Any]) -> None:
-    """A checkpoint with random weights, and a tokenizer with a text for every token."""
-    folder.mkdir(parents=True, exist_ok=True)
-    values = {**COMMON, **shape}
-    (folder / "config.json").write_text(json.dumps(values))
-    config = parse_config(values)
-    heads = [config.heads * config.head_dim, *[config.kv_heads * config.head_dim] * 2]
-    header: dict[str, Any] = {}
-    end = 0
-    for spec in weight_specs(config, ["lm_head.weight"]):
-        rows = spec.shape[0]
-        sizes = {1: [rows], 2: [rows // 2] * 2, 3: heads}[len(spec.parts)]
-        for name, size in zip(spec.parts, sizes, strict=True):
-            shape_ = [size, *spec.shape[1:]]
-            begin, end = end, end + 2 * int(np.prod(shape_))
-            header[name] = {"dtype": "BF16", "shape": shape_, "data_offsets": [begin, end]}
-    # The same 64 MiB over and over, each matrix from another place: no two are equal, and 16 GB
-    # are written in seconds.
-    numbers = np.random.default_rng(0).standard_normal(32 << 20, dtype=np.float32) * 0.02
-    block = (numbers.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-    ones = np.full(1 << 14, 0x3F80, np.uint16).tobytes()
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with (folder / "model.safetensors").open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for number, entry in enumerate(header.values()):
-            left = entry["data_offsets"][1] - entry["data_offsets"][0]
-            if len(entry["shape"]) == 1:
-                file.write(ones[:left])
-                continue
-            start = 1_000_002 * number % len(block)
-            while left:
-                part = block[start : start + left]
-                file.write(part)
-                left -= len(part)
-                start = 0
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*alphabet, *(f"w{number}x" for number in range(config.vocabulary - len(alphabet)))]
-    tokenizer = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text("{}")
 
 
 class Engine:
@@ -206,25 +132,20 @@ def measure(
     return decode, cold
 
 
-def _gpu() -> str:
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
     parser.add_argument(
         "--folder", type=Path, required=True, help="for the models: 16 GB, best in memory"
     )
-    parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"))
+    parser.add_argument("--output", type=Path, default=results.FOLDER)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--starts", type=int, default=10)
     arguments = parser.parse_args()
     files: dict[str, dict[str, float]] = {"decode": {}, "coldstart": {}}
     for name in arguments.shapes:
         model = arguments.folder / name
-        write_model(model, SHAPES[name])
+        checkpoints.write(model, name)
         decode, cold = measure(
             name, arguments.folder, rounds=arguments.rounds, starts=arguments.starts
         )
@@ -232,18 +153,13 @@ def main() -> None:
         files["decode"] |= decode
         files["coldstart"] |= cold
         print(json.dumps({**decode, **cold}), flush=True)
-    arguments.output.mkdir(parents=True, exist_ok=True)
     for name, figures in files.items():
-        result = {
-            "hardware": f"{_gpu()}, {len(os.sched_getaffinity(0))} cores",
-            "versions": {
-                package: version(package) for package in ("warmgraph", "triton", "cuda-bindings")
-            },
-            "date": datetime.now(UTC).date().isoformat(),
-            "figures": figures,
-        }
-        path = arguments.output / f"{name}.json"
-        path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        results.write(
+            arguments.output / f"{name}.json",
+            figures,
+            hardware=results.gpu(),
+            packages=("triton", "cuda-bindings"),
+        )
 
 
 if __name__ == "__main__":

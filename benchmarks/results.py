@@ -1,0 +1,56 @@
+"""The file that a benchmark leaves: its figures, and what they were measured on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
+
+
+def gpu() -> str:
+    """Name and driver of the GPU, and the cores beside it."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return f"{_output(command)}, {len(os.sched_getaffinity(0))} cores"
+
+
+def cpu(threads: int) -> str:
+    """Instruction set and threads; `threads` is how many the computation used."""
+    import torch  # noqa: PLC0415 (the GPU's benchmarks do without)
+
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{platform.machine()}, {capability}, {threads} threads"
+
+
+def write(
+    path: Path, figures: Mapping[str, float], *, hardware: str, packages: Iterable[str]
+) -> None:
+    """Writes the figures as JSON; `packages` are those whose version matters."""
+    result = {
+        "hardware": hardware,
+        "versions": {package: version(package) for package in ("warmgraph", *packages)},
+        "commit": _commit(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "figures": dict(figures),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def _commit() -> str:
+    """With a + where the working tree has changes; empty outside a checkout."""
+    if shutil.which("git") is None:
+        return ""
+    return _output(["git", "-C", str(FOLDER), "describe", "--always", "--dirty=+"])
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
