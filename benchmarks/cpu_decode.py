@@ -24,7 +24,7 @@ import transformers
 
 from benchmarks import results
 from warmgraph_api.report import Bucket, BucketMode, StepKind
-from warmgraph_api.resource import Execution
+from warmgraph_api.resource import Device, Execution
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
@@ -143,12 +143,7 @@ def main() -> None:
     for name, figure in figures.items():
         print(f"{name:<32} {figure:>8}")
     if arguments.json is not None:
-        results.write(
-            arguments.json,
-            figures,
-            hardware=results.cpu(arguments.threads),
-            packages=("torch", "transformers"),
-        )
+        results.write(arguments.json, figures, device=Device.CPU, packages=("transformers",))
 
 
 if __name__ == "__main__":

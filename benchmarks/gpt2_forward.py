@@ -10,7 +10,6 @@ the last token's logits of each sequence in the host's memory. Graph and eager t
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -103,13 +102,7 @@ def main() -> None:
                 line = "  ".join(f"{way} {ms:>9.3f} ms" for way, ms in medians.items())
                 print(f"{batch} x {length:<5} {line}  {ratio:5.2f}x", file=sys.stderr, flush=True)
     if arguments.json is not None:
-        on_gpu = arguments.device is Device.CUDA
-        results.write(
-            arguments.json,
-            figures,
-            hardware=results.gpu() if on_gpu else results.cpu(len(os.sched_getaffinity(0))),
-            packages=("triton", "cuda-bindings") if on_gpu else ("torch",),
-        )
+        results.write(arguments.json, figures, device=arguments.device)
 
 
 if __name__ == "__main__":

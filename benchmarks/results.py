@@ -12,36 +12,40 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from warmgraph_api.resource import Device
+
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
-def gpu() -> str:
-    """Name and driver of the GPU, and the cores beside it."""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    return f"{_output(command)}, {len(os.sched_getaffinity(0))} cores"
-
-
-def cpu(threads: int) -> str:
-    """Instruction set and threads; `threads` is how many the computation used."""
-    import torch  # noqa: PLC0415 (the GPU's benchmarks do without)
-
-    capability = torch.backends.cpu.get_cpu_capability()
-    return f"{platform.machine()}, {capability}, {threads} threads"
-
-
 def write(
-    path: Path, figures: Mapping[str, float], *, hardware: str, packages: Iterable[str]
+    path: Path, figures: Mapping[str, float], *, device: Device, packages: Iterable[str] = ()
 ) -> None:
-    """Writes the figures as JSON; `packages` are those whose version matters."""
+    """Writes the figures as JSON; `packages` are further ones whose version matters."""
+    on_gpu = device is Device.CUDA
+    computing = ("triton", "cuda-bindings") if on_gpu else ("torch",)
     result = {
-        "hardware": hardware,
-        "versions": {package: version(package) for package in ("warmgraph", *packages)},
+        "hardware": _gpu() if on_gpu else _cpu(),
+        "versions": {name: version(name) for name in ("warmgraph", *computing, *packages)},
         "commit": _commit(),
         "date": datetime.now(UTC).date().isoformat(),
         "figures": dict(figures),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def _gpu() -> str:
+    """Name and driver of the GPU, and the cores beside it."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return f"{_output(command)}, {len(os.sched_getaffinity(0))} cores"
+
+
+def _cpu() -> str:
+    """Instruction set and threads, as this process has set them."""
+    import torch  # noqa: PLC0415 (the GPU's benchmarks do without)
+
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{platform.machine()}, {capability}, {torch.get_num_threads()} threads"
 
 
 def _commit() -> str:

@@ -118,7 +118,10 @@ class Reporter:
 
     def set_ready(self) -> None:
         """The part of the warmup that readiness waits for is over."""
-        self._update(ready_seconds=self.since_start())
+        ready = self.since_start()
+        self._update(ready_seconds=ready)
+        stages = ", ".join(f"{span.name} {span.seconds:.2f} s" for span in self._report.timeline)
+        _log.info("ready %.2f s after the process started: %s", ready, stages)
         self.set_stage(Stage.SERVING)
 
     def fail(self, reason: str, message: str) -> None:

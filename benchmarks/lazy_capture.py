@@ -1,0 +1,87 @@
+"""How a stream feels the capture of rare buckets beside it.
+
+    python -m benchmarks.lazy_capture --device cuda [--shape 1b] [--json FILE]
+
+An engine with nothing stored captures one decode bucket before it is ready and many others later.
+One stream of tokens runs while they are captured, and another when all are; `p99_ratio` is the
+99th percentile of the gaps between tokens of the first over that of the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import checkpoints, results
+from benchmarks.served import Engine, load
+from warmgraph_api.report import BucketState
+from warmgraph_api.resource import Device
+
+LAZY = 31
+"""Decode buckets 2 to 32."""
+
+FLAGS = (
+    "--max-model-length=2048",
+    "--max-batch-size=32",
+    "--max-batch-tokens=256",
+    "--kv-cache-memory=1Gi",
+    "--decode-buckets=1",
+    f"--decode-buckets-lazy={','.join(map(str, range(2, 2 + LAZY)))}",
+    "--prefill-buckets=16",
+    "--lazy-capture=true",
+)
+
+
+def pending(engine: Engine) -> int:
+    return sum(bucket.state is BucketState.PENDING for bucket in engine.report.buckets)
+
+
+def percentile_99(gaps: list[float]) -> float:
+    return statistics.quantiles(gaps, n=100)[98]
+
+
+def measure(engine: Engine, tokens: int) -> dict[str, float]:
+    """Raises RuntimeError if no capture fell into the first stream."""
+    waiting = pending(engine)
+    during: list[float] = []
+    while pending(engine):
+        during += asyncio.run(load(1, tokens))[0]
+    if not waiting:
+        raise RuntimeError("every bucket was captured before the stream began")
+    steady = asyncio.run(load(1, max(tokens, len(during))))[0]
+    figures = {
+        "captured_beside": float(waiting),
+        "p50_ms": 1e3 * statistics.median(steady),
+        "p99_ms": 1e3 * percentile_99(steady),
+        "p99_lazy_ms": 1e3 * percentile_99(during),
+        "max_lazy_ms": 1e3 * max(during),
+    }
+    figures["p99_ratio"] = figures["p99_lazy_ms"] / figures["p99_ms"]
+    return {name: round(figure, 3) for name, figure in figures.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CUDA)
+    parser.add_argument("--shape", choices=list(checkpoints.SHAPES), default="1b")
+    parser.add_argument("--tokens", type=int, default=1000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        model, work = Path(folder) / "model", Path(folder)
+        checkpoints.write(model, arguments.shape)
+        engine = Engine(model, work, (*FLAGS, f"--device={arguments.device}"))
+        figures = measure(engine, arguments.tokens)
+        engine.stop()
+    for name, figure in figures.items():
+        print(f"{name:<16} {figure:>10}", file=sys.stderr)
+    if arguments.json is not None:
+        results.write(arguments.json, figures, device=arguments.device)
+
+
+if __name__ == "__main__":
+    main()

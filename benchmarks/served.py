@@ -1,0 +1,120 @@
+"""An engine as a process of its own, asked through HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+
+from warmgraph_api.report import WarmupReport
+from warmgraph_api.wire import decode_report
+
+PORT = 8123
+URL = f"http://127.0.0.1:{PORT}/v1/completions"
+REQUEST = {"model": "m", "prompt": "hello", "temperature": 0, "ignore_eos": True}
+
+
+class Engine:
+    """A running engine, from exec to its first answer."""
+
+    def __init__(self, model: Path, work: Path, flags: Sequence[str]) -> None:
+        """`work` gets its log, its graph cache and its compiled kernels. Returns when a request
+        for one token, sent again and again from the beginning, is answered."""
+        self._log = work / "engine.log"
+        self._reports = _Reports(work / "reports.sock")
+        began = time.perf_counter()
+        environment = {**os.environ, "TRITON_CACHE_DIR": str(work / "triton")}
+        command = [sys.executable, "-m", "warmgraph_engine.main", *flags, f"--model={model}"]
+        command += ["--host=127.0.0.1", f"--port={PORT}", "--served-model-name=m"]
+        command += [f"--cache-directory={work / 'cache'}"]
+        command += [f"--report-socket={self._reports.path}"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log, env=environment)
+        self._wait()
+        self.first_token_seconds = time.perf_counter() - began
+
+    def _wait(self) -> None:
+        body = json.dumps({**REQUEST, "max_tokens": 1}).encode()
+        while True:
+            request = urllib.request.Request(URL, body, {"content-type": "application/json"})
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
+                    answer.read()
+                return
+            except (urllib.error.URLError, ConnectionError):
+                if self._process.poll() is not None:
+                    raise RuntimeError(self._log.read_text()) from None
+                time.sleep(0.005)
+
+    @property
+    def report(self) -> WarmupReport:
+        """The engine's last one."""
+        return self._reports.last()
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(60)
+        self._reports.close()
+
+
+class _Reports:
+    """The sidecar's end of the report socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.unlink(missing_ok=True)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        self._line = b""
+        self._some = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        connection, _ = self._listening.accept()
+        with connection, connection.makefile("rb") as lines:
+            for self._line in lines:
+                self._some.set()
+
+    def last(self) -> WarmupReport:
+        if not self._some.wait(10):
+            raise RuntimeError("the engine sent no report within 10 s")
+        return decode_report(self._line)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+async def gaps_of(session: aiohttp.ClientSession, tokens: int) -> list[float]:
+    """Seconds between the tokens of one stream."""
+    body = {**REQUEST, "max_tokens": tokens, "stream": True}
+    gaps, last = [], 0.0
+    async with session.post(URL, json=body) as answer:
+        async for line in answer.content:
+            if line.startswith(b"data: {"):
+                now = time.perf_counter()
+                if last:
+                    gaps.append(now - last)
+                last = now
+    return gaps
+
+
+async def load(streams: int, tokens: int) -> tuple[list[float], float]:
+    """(every gap between two tokens in seconds, tokens per second) of streams at once."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        began = time.perf_counter()
+        found = await asyncio.gather(*(gaps_of(session, tokens) for _ in range(streams)))
+        seconds = time.perf_counter() - began
+    return [gap for gaps in found for gap in gaps], streams * tokens / seconds
