@@ -33,6 +33,11 @@ class Region:
     def group(self) -> str:
         return self.name.partition(".")[0]
 
+    def part(self, first: int, count: int) -> tuple[int, int]:
+        """Offset from the region's start, and bytes, of `count` items of its first dimension."""
+        each = self.bytes // self.shape[0]
+        return first * each, count * each
+
 
 class ArenaLayout:
     """Regions in the order in which they were added; offsets in bytes from the arena's base."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 
 from warmgraph_api.report import StepKind
@@ -19,20 +20,38 @@ def canary_step(shape: StepShape) -> Step:
     return Step(kind=shape.kind, rows=[row])
 
 
-def context_steps(limits: Limits) -> Iterator[Step]:
-    """Prefill the contexts that known_answer_step continues: one block for each sequence, from
-    block 1 up, before any request has KV of its own."""
+def check_blocks(limits: Limits) -> int:
+    """How many KV blocks, from block 1 up, context_steps and known_answer_step write to."""
+    return _sequences(limits.max_batch_size, limits)
+
+
+def longest_context(limits: Limits) -> int:
+    """Positions of the longest context; 0 if there is room for none."""
+    return max(_context_length(sequence, limits) for sequence in range(check_blocks(limits)))
+
+
+def context_steps(limits: Limits, *, tokens: int, sequences: int) -> Iterator[Step]:
+    """Prefill the contexts that known_answer_step continues, one block for each sequence, in steps
+    of at most `tokens` tokens of `sequences` sequences; `tokens` is the longest context at least.
+    """
     rows: list[StepRow] = []
-    for sequence in range(_sequences(limits.max_batch_size, limits)):
+    for sequence in range(check_blocks(limits)):
         length = _context_length(sequence, limits)
         if not length:
             return
         row = _row(sequence, start=0, count=length, limits=limits)
-        if sum(len(r.token_ids) for r in (*rows, row)) > limits.max_batch_tokens:
+        if len(rows) == sequences or sum(len(r.token_ids) for r in (*rows, row)) > tokens:
             yield Step(kind=StepKind.PREFILL, rows=rows)
             rows = []
         rows.append(row)
     yield Step(kind=StepKind.PREFILL, rows=rows)
+
+
+def writes_contexts(step: Step, limits: Limits) -> bool:
+    """Whether a prefill bucket's known-answer step writes all of the contexts, and maybe more."""
+    written = [len(row.token_ids) for row in step.rows]
+    wanted = [_context_length(sequence, limits) for sequence in range(check_blocks(limits))]
+    return len(written) >= len(wanted) and all(map(operator.ge, written, wanted))
 
 
 def known_answer_step(shape: StepShape, limits: Limits) -> Step:
@@ -40,7 +59,8 @@ def known_answer_step(shape: StepShape, limits: Limits) -> Step:
 
     Sequences have different tokens and lengths, so that a graph that mixes them up, or remembers
     those of its capture, gives other logits than eager execution. A prefill overwrites the
-    contexts; decode and verify leave them as they are.
+    contexts; decode and verify leave them as they are. Blocks are those of check_blocks, from
+    block 1 up: no request may have KV in them.
     """
     sequences = _sequences(shape.sequences, limits)
     count = min(max(1, shape.tokens // shape.sequences), limits.block_size)
@@ -50,7 +70,11 @@ def known_answer_step(shape: StepShape, limits: Limits) -> Step:
         room = limits.block_size - start
         tokens = min(count, room)
         logits = 1 if shape.kind is StepKind.PREFILL else tokens
-        rows.append(_row(sequence, start=start, count=tokens, limits=limits, logits=logits))
+        # Not the tokens that a longer prefill may have left at these positions.
+        shift = 0 if shape.kind is StepKind.PREFILL else 1
+        rows.append(
+            _row(sequence, start=start, count=tokens, limits=limits, logits=logits, shift=shift)
+        )
     return Step(kind=shape.kind, rows=rows)
 
 
@@ -64,10 +88,13 @@ def _context_length(sequence: int, limits: Limits) -> int:
     return min(1 + sequence % 4, limits.block_size - 1)
 
 
-def _row(sequence: int, *, start: int, count: int, limits: Limits, logits: int = 0) -> StepRow:
+def _row(
+    sequence: int, *, start: int, count: int, limits: Limits, logits: int = 0, shift: int = 0
+) -> StepRow:
     # Any fixed tokens do, as long as sequences and positions differ: primes spread them.
     tokens = [
-        (7919 * (sequence + 1) + 104729 * (start + i)) % limits.vocabulary for i in range(count)
+        (7919 * (sequence + 1) + 104729 * (start + i) + shift) % limits.vocabulary
+        for i in range(count)
     ]
     return StepRow(
         token_ids=tokens,

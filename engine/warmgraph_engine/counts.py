@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.buckets import Choice
@@ -11,6 +12,28 @@ from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Path, PathReason
 
 BucketId = tuple[StepKind, int]
+
+
+class CheckPath(StrEnum):
+    """What a graph's answer was compared with."""
+
+    STORED_ANSWER = "stored_answer"
+    EAGER_EXECUTION = "eager_execution"
+
+
+class CheckReason(StrEnum):
+    """Why a check took its path."""
+
+    EQUAL = "equal"
+    """The graph, restored, gave the stored answer: nothing else was run."""
+    CAPTURED = "captured"
+    """This process recorded the graph."""
+    NO_ANSWER = "no_answer"
+    """None was stored with it."""
+    OTHER_QUESTION = "other_question"
+    """The stored answer is to a step that this process cannot or does not ask."""
+    OTHER_ANSWER = "other_answer"
+    """It gave another answer than the stored one."""
 
 
 @dataclass(slots=True)
@@ -25,6 +48,8 @@ class StepCounts:
     padded_tokens: Counter[BucketId] = field(default_factory=Counter)
     """Tokens of padding, by bucket used."""
     replays: Counter[BucketId] = field(default_factory=Counter)
+    checks: Counter[tuple[StepKind, int, CheckPath, CheckReason]] = field(default_factory=Counter)
+    """Known-answer checks of each bucket's graph."""
 
     def note(self, shape: StepShape, choice: Choice, used: StepShape) -> None:
         """Count one step that was run in the shape `used`."""

@@ -14,7 +14,7 @@ from warmgraph_engine.step import Limits, Path, Step, StepError, StepResult
 
 
 class IdleWork(Protocol):
-    """Background work between steps (warmup/lazy.py)."""
+    """Background work between steps (warmup/background.py)."""
 
     def run_once(self, *, busy: bool) -> bool: ...
 

@@ -44,6 +44,14 @@ class GraphMetrics(Collector):
         for (kind, size), count in list(self._counts.replays.items()):
             replays.add_metric([kind, str(size)], count)
         yield replays
+        checks = CounterMetricFamily(
+            "warmgraph_graph_checks",
+            "Known-answer checks, by what a graph was compared with, and why.",
+            labels=["kind", "bucket", "path", "reason"],
+        )
+        for (kind, size, *labels), count in list(self._counts.checks.items()):
+            checks.add_metric([kind, str(size), *map(str, labels)], count)
+        yield checks
         yield from self._buckets()
 
     def _buckets(self) -> Iterator[Metric]:

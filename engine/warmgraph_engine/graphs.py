@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warmgraph_api.report import Bucket, BucketState, StepKind
+from warmgraph_engine.answer import Answer
 from warmgraph_engine.backends.base import Backend, CaptureError, Graph, GraphImage, ImageError
 from warmgraph_engine.buckets import Candidate
 from warmgraph_engine.canary import canary_step
@@ -24,6 +25,9 @@ class Entry:
     """As reported."""
     graph: Graph | None = None
     image: GraphImage | None = None
+    proven: bool = False
+    """The image came from the store, or a graph made from it a second time played like the first:
+    other processes may rely on it."""
 
 
 class GraphTable:
@@ -76,7 +80,9 @@ class GraphTable:
 
     def load(self, image: GraphImage) -> None:
         """Take a stored image into use. Raises ImageError."""
-        self._load(self._entries[(image.kind, image.size)], image, BucketState.RESTORED)
+        entry = self._entries[(image.kind, image.size)]
+        self._load(entry, image, BucketState.RESTORED)
+        entry.proven = True
 
     def capture(self, bucket: BucketId) -> bool:
         """Record a bucket's graph and take it into use; a failure puts the bucket in Fallback.
@@ -84,6 +90,7 @@ class GraphTable:
         Overwrites the static buffers and the KV cache's dummy block, nothing else.
         """
         entry = self._entries[bucket]
+        entry.proven = False
         self._set(entry, state=BucketState.CAPTURING)
         try:
             self._backend.buffers.fill(canary_step(entry.shape), entry.shape)
@@ -95,6 +102,12 @@ class GraphTable:
             self.capture_failures += 1
             return False
         return True
+
+    def set_answer(self, bucket: BucketId, answer: Answer) -> None:
+        """Keep what a graph answers, for the processes that find its image in the store."""
+        entry = self._entries[bucket]
+        assert entry.image is not None
+        entry.image = replace(entry.image, answer=answer)
 
     def disable(self, bucket: BucketId, reason: str) -> None:
         """Take a bucket's graph out of use for good; its steps take another path."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from warmgraph_api.report import Stage
@@ -21,9 +20,9 @@ from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import Lookup, Store
 from warmgraph_engine.tokenizer.text import TextModel
 from warmgraph_engine.warmup.check import KnownAnswers
-from warmgraph_engine.warmup.lazy import LazyCaptures, capture_and_check
 from warmgraph_engine.warmup.publishing import Publishing
 from warmgraph_engine.warmup.runner import Warmup
+from warmgraph_engine.warmup.tasks import between_steps
 
 _log = logging.getLogger(__name__)
 
@@ -74,23 +73,19 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     store = Store(
         config.cache_directory, key, mode=config.cache_mode, keep_entries=config.cache_keep_entries
     )
-    publishing = Publishing(store, graphs, counts, reporter)
+    publishing = Publishing(store, backend, graphs, counts, reporter)
 
     def look_up() -> Lookup:
         found = store.look_up()
-        publishing.set_earlier(found.plan)
+        publishing.set_earlier(found)
         return found
 
-    answers = KnownAnswers(backend, settings.dtype)
+    answers = KnownAnswers(backend, graphs, counts, settings.dtype)
     left = Warmup(config, graphs, reporter, answers).run(look_up, key_digest=key.digest())
-    lazy = LazyCaptures(
-        left,
-        capture=partial(capture_and_check, graphs, answers if config.known_answer_check else None),
-        wanted=counts.wanted,
-        finished=publishing.start,
-        busy_percent=config.lazy_capture_busy_percent,
+    idle = between_steps(
+        config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left
     )
-    executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=lazy)
+    executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=idle)
     return Started(
         executor=executor,
         text=text,

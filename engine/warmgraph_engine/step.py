@@ -115,8 +115,8 @@ class Executor(Protocol):
     def idle_work(self, *, busy: bool) -> bool:
         """Do one piece of background work (a lazy capture) if there is any and the budget allows.
 
-        Called between steps; `busy` says that requests are waiting for the next one. Returns
-        whether anything was done.
+        Called between steps; `busy` says that requests are waiting for the next one. If it is
+        False, no sequence holds a KV block. Returns whether anything was done.
         """
         ...
 

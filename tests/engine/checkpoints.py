@@ -65,6 +65,42 @@ def write_checkpoint(folder: Path, *, seed: int = 0, **config: Any) -> Path:
     return folder
 
 
+GPT2_CONFIG: dict[str, Any] = {
+    "architectures": ["GPT2LMHeadModel"],
+    "vocab_size": 97,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 256,
+    "layer_norm_epsilon": 1e-5,
+    "torch_dtype": "float32",
+}
+
+
+def write_gpt2_checkpoint(folder: Path, *, seed: int = 0) -> Path:
+    """The same of GPT-2."""
+    random = np.random.default_rng(seed)
+
+    def values(*shape: int) -> np.ndarray:
+        return (random.standard_normal(shape) * 0.3).astype(np.float32)
+
+    weights = {"wte.weight": values(97, 32), "wpe.weight": values(256, 32)}
+    sizes = {"attn.c_attn": (32, 96), "attn.c_proj": (32, 32), "mlp.c_fc": (32, 128)}
+    for layer in range(2):
+        for name, (inputs, outputs) in {**sizes, "mlp.c_proj": (128, 32)}.items():
+            weights[f"h.{layer}.{name}.weight"] = values(inputs, outputs)
+            weights[f"h.{layer}.{name}.bias"] = values(outputs)
+        for name in ("ln_1", "ln_2"):
+            weights[f"h.{layer}.{name}.weight"] = 1 + values(32)
+            weights[f"h.{layer}.{name}.bias"] = values(32)
+    weights |= {"ln_f.weight": 1 + values(32), "ln_f.bias": values(32)}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(GPT2_CONFIG))
+    tensors = {f"transformer.{name}": value for name, value in weights.items()}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
 SETTINGS = BackendSettings(
     dtype="float32",
     block_size=4,

@@ -37,7 +37,8 @@ def start(tmp_path: Path, model: Path) -> Iterator[Callable[..., Engine]]:
 
     def start(*arguments: str) -> Engine:
         flags = [f"--model={model}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
-        flags.append("--prefill-buckets=16,32")  # the check before serving prefills some 20 tokens
+        # The known answers' contexts are some 20 tokens: more than the smaller bucket holds.
+        flags.append("--prefill-buckets=16,32")
         engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
         return engines[-1]
 
@@ -63,11 +64,13 @@ def test_the_second_start_restores_the_graphs_without_torch_or_a_compiler(
     metrics = first.get("/metrics")[1]
     assert 'kind="decode",path="exact",reason="bucket"' in metrics
     assert "libtorch" not in libraries(first)
+    first.wait_for(lambda: "stored 4 graphs" in first.log)
     assert first.stop() == 0
 
     second = start(cache)
     second.serve()
     assert "graph cache: Hit" in second.log
+    assert "known answers: 4 by stored answer, 0 in full" in second.log
     assert second.complete("hello there") == answer
     assert "libtorch" not in libraries(second)
     assert "libtriton" not in libraries(second)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from warmgraph_api.report import StepKind
+from warmgraph_engine.answer import Answer
 from warmgraph_engine.arena import ArenaLayout
 from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.shapes import StepShape
@@ -28,6 +29,9 @@ class GraphImage:
     """The graph in the backend's own format; it refers to memory by region of the arena."""
     binaries: Mapping[str, bytes] = field(default_factory=dict)
     """Kernel binaries that the document refers to, by SHA-256 in hex."""
+    answer: Answer | None = None
+    """To its known-answer step, from a process in which eager execution agreed. No player needs
+    it."""
 
 
 class ImageError(ValueError):
@@ -86,6 +90,11 @@ class Backend(Protocol):
 
     def poison_logits(self, rows: int) -> None:
         """Make the first rows of the logits NaN, so that it shows what the next step leaves."""
+        ...
+
+    def poison_kv(self, blocks: int) -> None:
+        """Make the keys and values of blocks 1 to `blocks` NaN, in every layer: whatever was there
+        can then be mistaken for nothing that the next step should have written."""
         ...
 
     def logits(self, rows: int) -> Any:

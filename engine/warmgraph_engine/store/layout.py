@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from warmgraph_api.report import StepKind
+from warmgraph_engine.answer import Answer
 
 FORMAT = 1
 """Of the entry; part of the cache key and of the manifest."""
@@ -35,6 +36,9 @@ class ImageFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     file: str
     binaries: list[str]
     """SHA-256 of each kernel binary that it needs."""
+    answer: Answer | None = None
+    """Here, and not in a file of its own: it changes without the image, and the manifest is what
+    is replaced as a whole."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -64,6 +64,7 @@ def read_images(entry: Path, manifest: Manifest) -> list[GraphImage]:
                 size=image.size,
                 document=content[image.file],
                 binaries={digest: content[f"binaries/{digest}"] for digest in image.binaries},
+                answer=image.answer,
             )
             for image in manifest.images
         ]

@@ -57,7 +57,8 @@ def description(root: Path, prefix: str) -> list[str]:
     for image in sorted(entry.manifest.images, key=lambda i: (i.kind, i.size)):
         facts = planned.get((image.kind, image.size))
         cost = f"captured in {facts.milliseconds:.0f} ms, hits {facts.hits}" if facts else ""
-        lines.append(f"  {image.kind:<8}{image.size:>6}  {cost}")
+        answer = image.answer.digest[:12] if image.answer else "none"
+        lines.append(f"  {image.kind:<8}{image.size:>6}  answer {answer:<12}  {cost}".rstrip())
     return lines
 
 

@@ -73,7 +73,7 @@ class Store:
                 writing.publish(self._root, self._key, images, plan)
                 self._hold(self._root / self._key.digest())
                 prune(self._root, keep=self._keep)
-        except locks.BusyError as error:
+        except (locks.BusyError, RefusalError) as error:
             return str(error)
         except OSError as error:
             return _describe(error)

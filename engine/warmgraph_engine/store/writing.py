@@ -21,7 +21,9 @@ from warmgraph_engine.store.trust import RefusalError
 def publish(root: Path, key: CacheKey, images: Iterable[GraphImage], plan: Plan) -> None:
     """Write the images of a key, beside those that its entry may have already.
 
-    The caller holds locks.writing(root). Raises OSError and leaves no trace of the attempt.
+    Every file is read back before the manifest names it. The caller holds locks.writing(root).
+    Raises OSError, or RefusalError if what was read is not what was written, and leaves no entry
+    that would not load.
     """
     entry = root / key.digest()
     merged = {(image.kind, image.size): image for image in _stored(entry)}
@@ -86,7 +88,13 @@ def _contents(key: CacheKey, images: list[GraphImage]) -> tuple[dict[str, bytes]
         files[name] = image.document
         files.update({f"binaries/{digest}": data for digest, data in image.binaries.items()})
         facts.append(
-            ImageFacts(kind=image.kind, size=image.size, file=name, binaries=sorted(image.binaries))
+            ImageFacts(
+                kind=image.kind,
+                size=image.size,
+                file=name,
+                binaries=sorted(image.binaries),
+                answer=image.answer,
+            )
         )
     checksums = {
         name: FileFacts(sha256=layout.sha256(data), bytes=len(data)) for name, data in files.items()
@@ -104,6 +112,7 @@ def _write_new(staging: Path, files: dict[str, bytes], manifest: Manifest, plan:
     _write_file(staging / layout.PLAN, _json(plan))
     for folder in ("images", "binaries"):
         _sync_folder(staging / folder)
+    read_images(staging, manifest)
     _write_file(staging / layout.MANIFEST, _json(manifest))
     _sync_folder(staging)
 
@@ -112,6 +121,7 @@ def _grow(entry: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) 
     for name, data in files.items():
         if not (entry / name).exists():
             replace_file(entry, name, data)
+    read_images(entry, manifest)
     replace_file(entry, layout.PLAN, _json(plan))
     replace_file(entry, layout.MANIFEST, _json(manifest))
     for path in [*(entry / "images").iterdir(), *(entry / "binaries").iterdir()]:

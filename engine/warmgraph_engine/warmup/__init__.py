@@ -1,1 +1,1 @@
-"""From a loaded model to one that serves: restore, capture, check; and what is captured later."""
+"""From a loaded model to one that serves: restore, capture, check; then work between steps."""

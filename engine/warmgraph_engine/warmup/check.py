@@ -1,16 +1,32 @@
-"""The known-answer check: every graph against eager execution, on steps with fixed tokens."""
+"""The known-answer check: every graph on a step with fixed tokens.
+
+A restored graph that gives the answer stored with it is right: the process that stored the answer
+had compared it with eager execution. Any other graph is compared with eager execution here.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from warmgraph_engine.backends.base import Backend, first_line
-from warmgraph_engine.canary import canary_step, context_steps, known_answer_step
-from warmgraph_engine.graphs import Entry
-from warmgraph_engine.shapes import shape_of
+from warmgraph_api.report import BucketState, StepKind
+from warmgraph_engine.answer import Answer, digest_of, question
+from warmgraph_engine.backends.base import Backend, Graph, first_line
+from warmgraph_engine.canary import canary_step, known_answer_step
+from warmgraph_engine.counts import CheckPath, CheckReason, StepCounts
+from warmgraph_engine.graphs import Entry, GraphTable
+from warmgraph_engine.shapes import StepShape, shape_of
 from warmgraph_engine.step import Step
+from warmgraph_engine.warmup.contexts import EAGER, Contexts
+
+_log = logging.getLogger(__name__)
+
+BucketId = tuple[StepKind, int]
 
 TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
 """Largest difference of a logit, relative to the largest logit. A graph may run the same sums in
@@ -18,54 +34,191 @@ another order when it is padded; with 24 bits of mantissa that moves a logit by 
 largest, with 8 bits by a few percent. A graph that reads wrong memory is off by about 1."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """On one bucket's graph."""
+
+    path: CheckPath
+    reason: CheckReason
+    problem: str = ""
+    """What is wrong with it; empty if it answers as it must."""
+
+
+_REASONS = {
+    CheckReason.CAPTURED: "captured now",
+    CheckReason.NO_ANSWER: "stored without an answer",
+    CheckReason.OTHER_QUESTION: "stored with an answer to another question",
+    CheckReason.OTHER_ANSWER: "gave another answer than the stored one",
+}
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """How many graphs were checked in which way, and why; empty if none was."""
+    if not verdicts:
+        return ""
+    in_full = Counter(v.reason for v in verdicts if v.path is CheckPath.EAGER_EXECUTION)
+    text = f"{len(verdicts) - in_full.total()} by stored answer, {in_full.total()} in full"
+    reasons = [f"{count} {_REASONS[reason]}" for reason, count in in_full.items()]
+    return f"{text} ({', '.join(reasons)})" if reasons else text
+
+
+def check_order(buckets: Iterable[BucketId]) -> list[BucketId]:
+    """Prefills first, since they write what the others continue; among them the smallest last,
+    which may then have written it already. The others keep their order."""
+    return sorted(buckets, key=lambda b: (0, -b[1]) if b[0] is StepKind.PREFILL else (1, 0))
+
+
 class KnownAnswers:
-    """Compares a backend's graphs with its eager execution."""
+    """Asks a backend's graphs for their known answers.
 
-    def __init__(self, backend: Backend, dtype: str) -> None:
-        self._backend, self._tolerance = backend, TOLERANCES[dtype]
-        self._has_context = False
+    But for problem_beside_traffic, only while no request has KV: it uses the KV cache's first
+    blocks. Ask in the order of check_order.
+    """
 
-    def problem(self, entry: Entry) -> str:
-        """What is wrong with a bucket's graph; an empty text if it answers as it must.
+    def __init__(
+        self, backend: Backend, graphs: GraphTable, counts: StepCounts, dtype: str
+    ) -> None:
+        self._backend, self._graphs, self._counts = backend, graphs, counts
+        self._tolerance = TOLERANCES[dtype]
+        self._contexts = Contexts(backend, graphs)
 
-        Only before any request has KV of its own: it uses the KV cache's first blocks. Raises
-        ArithmeticError if eager execution itself gives no numbers.
+    def check(self, bucket: BucketId) -> Verdict:
+        """By the stored answer if there is one and the graph gives it, else in full.
+
+        Raises ArithmeticError if eager execution itself gives no numbers.
         """
+        reason = self._compare_with_stored(self._graphs[bucket])
+        if reason is not CheckReason.EQUAL:
+            return self._check_in_full(bucket, reason)
+        return self._verdict(bucket, CheckPath.STORED_ANSWER, reason)
+
+    def check_in_full(self, bucket: BucketId) -> Verdict:
+        """Compare a graph with eager execution, for an answer to store. Raises ArithmeticError."""
+        self._contexts.clear()  # requests may have been here since
+        captured = self._graphs[bucket].bucket.state is BucketState.CAPTURED
+        reason = CheckReason.CAPTURED if captured else CheckReason.OTHER_QUESTION
+        return self._check_in_full(bucket, reason)
+
+    def _check_in_full(self, bucket: BucketId, reason: CheckReason) -> Verdict:
+        """If graph and eager execution agree, what the graph answered is kept with its image."""
+        entry = self._graphs[bucket]
         step = known_answer_step(entry.shape, self._backend.limits)
-        if step.kind == "prefill":
-            self._has_context = False
-        elif not self._has_context:
-            for context in context_steps(self._backend.limits):
-                self._run(context)
-            self._has_context = True
-        return self._compare(entry, step)
+        writer = EAGER if step.kind is StepKind.PREFILL else self._contexts.writer()
+        self._prepare(step, writer)
+        problem, actual = self._compare(entry, step)
+        if problem:
+            self._contexts.clear()
+        else:
+            asked = self._question(entry, step, writer)
+            answer = Answer(asked=asked, contexts=writer, digest=digest_of(asked, actual))
+            self._graphs.set_answer(bucket, answer)
+            if reason is CheckReason.OTHER_ANSWER:
+                _log.warning(
+                    "stored graph of %s %d gave another answer than was stored with it; it agrees"
+                    " with eager execution and serves",
+                    *bucket,
+                )
+        return self._verdict(bucket, CheckPath.EAGER_EXECUTION, reason, problem)
 
     def problem_beside_traffic(self, entry: Entry) -> str:
-        """The same with a single token in the dummy block, which is all that may be touched once
-        requests have KV. Raises ArithmeticError too."""
-        return self._compare(entry, canary_step(entry.shape))
+        """What is wrong with a graph as far as a single token in the dummy block shows it, which is
+        all that may be touched once requests have KV. Raises ArithmeticError too."""
+        return self._compare(entry, canary_step(entry.shape))[0]
 
-    def _compare(self, entry: Entry, step: Step) -> str:
-        assert entry.graph is not None
-        expected = self._run(step)
-        if not np.isfinite(expected).all():
-            raise ArithmeticError("the model's logits are not numbers: are its weights damaged?")
-        self._backend.buffers.fill(step, entry.shape)
-        # Where the graph writes nothing this stays, and is found.
-        self._backend.poison_logits(len(expected))
+    def unanswered(self) -> list[BucketId]:
+        """Buckets whose graphs the next process would have to compare with eager execution, or give
+        contexts by it, though it need not; in the order in which to check them in full."""
+        contexts_need_not_be_eager = self._contexts.writer() != EAGER
+        found = [
+            _id(entry)
+            for entry in self._graphs.entries()
+            if entry.graph is not None
+            and entry.image is not None
+            and (
+                entry.image.answer is None
+                or (
+                    contexts_need_not_be_eager
+                    and entry.image.answer.contexts == EAGER
+                    and entry.bucket.kind is not StepKind.PREFILL
+                )
+            )
+        ]
+        return check_order(found)
+
+    def _compare_with_stored(self, entry: Entry) -> CheckReason:
+        """EQUAL, or why it is not enough."""
+        if entry.bucket.state is not BucketState.RESTORED:
+            return CheckReason.CAPTURED
+        assert entry.image is not None
+        answer = entry.image.answer
+        if answer is None:
+            return CheckReason.NO_ANSWER
+        step = known_answer_step(entry.shape, self._backend.limits)
+        if not self._contexts.can_write(answer.contexts) or answer.asked != self._question(
+            entry, step, answer.contexts
+        ):
+            return CheckReason.OTHER_QUESTION
+        self._prepare(step, answer.contexts)
         try:
-            entry.graph.replay()
+            if digest_of(answer.asked, self._replay(entry, step)) == answer.digest:
+                if step.kind is StepKind.PREFILL:
+                    self._contexts.note(entry.bucket.size, step)
+                return CheckReason.EQUAL
         except (RuntimeError, ValueError, IndexError) as error:
-            return f"its replay failed: {first_line(error)}"
-        return difference(
-            expected, np.asarray(self._backend.logits(len(expected))), tolerance=self._tolerance
-        )
+            _log.warning("stored graph of %s %d: %s", *_id(entry), first_line(error))
+        self._contexts.clear()  # who knows where it has written to
+        return CheckReason.OTHER_ANSWER
 
-    def _run(self, step: Step) -> np.ndarray[Any, Any]:
+    def _compare(self, entry: Entry, step: Step) -> tuple[str, np.ndarray[Any, Any]]:
+        """What is wrong, and the graph's logits. The graph runs first: it must not find the keys
+        and values that it has to write already there."""
+        try:
+            actual = np.array(self._replay(entry, step), copy=True)
+        except (RuntimeError, ValueError, IndexError) as error:
+            return f"its replay failed: {first_line(error)}", np.empty((0, 0), np.float32)
         shape = shape_of(step)
         self._backend.buffers.fill(step, shape)
         self._backend.run_eagerly(shape)
-        return np.array(self._backend.logits(shape.logit_rows), copy=True)
+        expected = np.asarray(self._backend.logits(shape.logit_rows))
+        if not np.isfinite(expected).all():
+            raise ArithmeticError("the model's logits are not numbers: are its weights damaged?")
+        return difference(expected, actual, tolerance=self._tolerance), actual
+
+    def _prepare(self, step: Step, writer: int) -> None:
+        if step.kind is StepKind.PREFILL:
+            self._contexts.clear()
+        else:
+            self._contexts.provide(writer)
+
+    def _question(self, entry: Entry, step: Step, writer: int) -> str:
+        contexts = [] if step.kind is StepKind.PREFILL else self._contexts.steps(writer)
+        return question(entry.shape, step, contexts, writer)
+
+    def _replay(self, entry: Entry, step: Step) -> np.ndarray[Any, Any]:
+        """The logits of the step's rows: a view."""
+        assert entry.graph is not None
+        return replayed(self._backend, entry.graph, step, entry.shape)
+
+    def _verdict(
+        self, bucket: BucketId, path: CheckPath, reason: CheckReason, problem: str = ""
+    ) -> Verdict:
+        self._counts.checks[(*bucket, path, reason)] += 1
+        return Verdict(path=path, reason=reason, problem=problem)
+
+
+def replayed(backend: Backend, graph: Graph, step: Step, shape: StepShape) -> np.ndarray[Any, Any]:
+    """The logits that a graph of this shape gives on a step: a view, valid until the next step.
+    Raises RuntimeError, ValueError or IndexError where the replay fails."""
+    rows = shape_of(step).logit_rows
+    backend.buffers.fill(step, shape)
+    # Where the graph writes nothing this stays, and is found.
+    backend.poison_logits(rows)
+    graph.replay()
+    return np.asarray(backend.logits(rows))
+
+
+def _id(entry: Entry) -> BucketId:
+    return (entry.bucket.kind, entry.bucket.size)
 
 
 def difference(

@@ -1,4 +1,4 @@
-"""Keeping captured graphs and what traffic used, beside serving."""
+"""Keeping proven graphs and what traffic used, beside serving."""
 
 from __future__ import annotations
 
@@ -9,58 +9,102 @@ from collections.abc import Mapping
 import msgspec
 
 from warmgraph_api.report import BucketState, StepKind
-from warmgraph_engine.backends.base import GraphImage
+from warmgraph_engine.backends.base import Backend, GraphImage
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.store.layout import Plan, PlannedBucket
-from warmgraph_engine.store.store import Store
+from warmgraph_engine.store.store import Lookup, Store
+from warmgraph_engine.warmup.proof import stored_form_problem
 
 _log = logging.getLogger(__name__)
 
+BucketId = tuple[StepKind, int]
+
 
 class Publishing:
-    """Writes to the store from threads of its own, one at a time."""
+    """Proves images on the thread that runs steps; writes them to the store from threads of its
+    own, one at a time."""
 
     def __init__(
-        self, store: Store, graphs: GraphTable, counts: StepCounts, reporter: Reporter
+        self,
+        store: Store,
+        backend: Backend,
+        graphs: GraphTable,
+        counts: StepCounts,
+        reporter: Reporter,
     ) -> None:
-        self._store, self._graphs = store, graphs
+        self._store, self._backend, self._graphs = store, backend, graphs
         self._counts, self._reporter = counts, reporter
         self._lock = threading.Lock()
         self._earlier = Plan()
+        self._stored: dict[BucketId, GraphImage] = {}
+        self._problems: list[str] = []
 
-    def set_earlier(self, plan: Plan) -> None:
-        """What the entry said when it was looked up."""
-        self._earlier = plan
+    @property
+    def wanted(self) -> bool:
+        return self._store.writable
+
+    def set_earlier(self, found: Lookup) -> None:
+        """What the entry held when it was looked up."""
+        self._earlier = found.plan
+        self._stored = {(image.kind, image.size): image for image in found.images}
+
+    def unproven(self) -> list[BucketId]:
+        """Buckets whose images have to be proven before they may be stored."""
+        return [
+            (entry.bucket.kind, entry.bucket.size)
+            for entry in self._graphs.entries()
+            if self.wanted and entry.image is not None and not entry.proven
+        ]
+
+    def prove(self, bucket: BucketId) -> None:
+        """Let a bucket's image be stored if a graph made from it plays like the one in use."""
+        entry = self._graphs[bucket]
+        if not self.wanted or entry.image is None or entry.proven:
+            return
+        problem = stored_form_problem(self._backend, entry)
+        if problem:
+            _log.warning("%s %d is not stored: %s", *bucket, problem)
+            self._problems.append(f"{bucket[0]} {bucket[1]}: {problem}")
+        entry.proven = not problem
 
     def start(self) -> None:
-        """Publish what has been captured, in the background; nothing if all was restored."""
-        if self._captured():
+        """Publish what is proven, in the background; nothing if the store has it all."""
+        if self._unstored() or self._problems:
             threading.Thread(target=self.publish, name="publish", daemon=True).start()
 
-    def _captured(self) -> list[GraphImage]:
-        return [
-            entry.image
+    def _unstored(self) -> list[GraphImage]:
+        """Proven images that the store has not, or not with this answer."""
+        found = [
+            (entry.image, self._stored.get((entry.bucket.kind, entry.bucket.size)))
             for entry in self._graphs.entries()
-            if entry.image is not None and entry.bucket.state is BucketState.CAPTURED
+            if entry.proven
         ]
+        return [image for image, stored in found if image is not None and image != stored]
 
     def publish(self) -> None:
         """Publish now, with what traffic used; a failure is logged and reported, nothing more."""
         if not self._store.writable:
             return
         with self._lock:
-            images = self._captured()
+            images = self._unstored()
+            problems, self._problems = self._problems, []
             problem = self._store.publish(images, self._plan())
             cache = self._reporter.cache
             if problem:
                 _log.warning("graphs are not stored: %s", problem)
-                note = f"not stored: {problem}"
-                message = f"{cache.message}; {note}" if cache.message else note
-                self._reporter.set_cache(msgspec.structs.replace(cache, message=message))
+                problems.append(problem)
             elif images:
-                self._reporter.set_cache(msgspec.structs.replace(cache, published=True))
+                _log.info("stored %d graphs", len(images))
+                self._stored.update({(image.kind, image.size): image for image in images})
+                cache = msgspec.structs.replace(cache, published=True)
+            if problems:
+                note = f"not stored: {'; '.join(problems)}"
+                message = f"{cache.message}; {note}" if cache.message else note
+                cache = msgspec.structs.replace(cache, message=message)
+            if problems or images:
+                self._reporter.set_cache(cache)
 
     def _plan(self) -> Plan:
         earlier = {(b.kind, b.size): b for b in self._earlier.buckets}
@@ -69,8 +113,8 @@ class Publishing:
 
 def plan(
     graphs: GraphTable,
-    wanted: Mapping[tuple[StepKind, int], int],
-    earlier: Mapping[tuple[StepKind, int], PlannedBucket],
+    wanted: Mapping[BucketId, int],
+    earlier: Mapping[BucketId, PlannedBucket],
 ) -> Plan:
     """What the next process should know: costs of captures, and hits added to the earlier ones."""
     buckets = []

@@ -22,7 +22,7 @@ from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.store.store import Lookup
-from warmgraph_engine.warmup.check import KnownAnswers
+from warmgraph_engine.warmup.check import KnownAnswers, Verdict, check_order, summary
 from warmgraph_engine.warmup.order import order
 
 _log = logging.getLogger(__name__)
@@ -127,35 +127,42 @@ class Warmup:
         if not self._config.known_answer_check:
             self._skip_check("switched off (--known-answer-check false)")
             return
-        self._reporter.set_stage(Stage.CHECKING, "comparing graphs with eager execution")
+        self._reporter.set_stage(Stage.CHECKING, "asking graphs for their known answers")
+        verdicts: list[Verdict] = []
         disabled = []
         with self._reporter.span("Known-answer check"):
-            # Prefills first: they overwrite what decode steps continue.
-            for bucket_id in sorted(self._graphs.ids(), key=lambda b: b[0] is not StepKind.PREFILL):
-                if self._graphs[bucket_id].graph is not None and not self._passes(bucket_id):
+            for bucket_id in check_order(self._graphs.ids()):
+                if self._graphs[bucket_id].graph is not None:
+                    verdicts.append(self._verdict(bucket_id))
                     bucket = self._graphs[bucket_id].bucket
-                    disabled.append(f"{bucket.kind} {bucket.size}")
-                    if bucket.mode is BucketMode.EAGER:
-                        self._on_failure(bucket)
+                    if bucket.state is BucketState.FALLBACK:
+                        disabled.append(f"{bucket.kind} {bucket.size}")
+                        if bucket.mode is BucketMode.EAGER:
+                            self._on_failure(bucket)
                 self._reporter.move()
-        message = f"out of use: {', '.join(disabled)}" if disabled else ""
+        message = summary(verdicts)
+        if disabled:
+            message += f"; out of use: {', '.join(disabled)}"
+        _log.info("known answers: %s", message or "no graphs to ask")
         self._reporter.set_check(Check(state=CheckState.PASSED, message=message))
 
-    def _passes(self, bucket_id: BucketId) -> bool:
+    def _verdict(self, bucket_id: BucketId) -> Verdict:
         """A graph that answers wrong is recorded anew if it came from the store, else disabled."""
         entry = self._graphs[bucket_id]
         try:
-            problem = self._answers.problem(entry)
-            if problem and entry.bucket.state is BucketState.RESTORED:
-                _log.warning("stored graph of %s %d: %s; recording it anew", *bucket_id, problem)
-                self._graphs.capture(bucket_id)
-                problem = self._answers.problem(entry) if entry.graph is not None else ""
+            verdict = self._answers.check(bucket_id)
+            if verdict.problem and entry.bucket.state is BucketState.RESTORED:
+                _log.warning(
+                    "stored graph of %s %d: %s; recording it anew", *bucket_id, verdict.problem
+                )
+                if self._graphs.capture(bucket_id):
+                    verdict = self._answers.check(bucket_id)
         except ArithmeticError as error:
             self._reporter.set_check(Check(state=CheckState.FAILED, message=str(error)))
             raise WarmupFailedError(str(error)) from error
-        if problem:
-            self._graphs.disable(bucket_id, f"known-answer check: {problem}")
-        return entry.graph is not None
+        if verdict.problem and entry.graph is not None:
+            self._graphs.disable(bucket_id, f"known-answer check: {verdict.problem}")
+        return verdict
 
     def _skip_check(self, message: str) -> None:
         self._reporter.set_check(Check(state=CheckState.SKIPPED, message=message))

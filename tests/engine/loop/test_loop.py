@@ -54,6 +54,16 @@ def test_background_work_is_offered_between_steps_and_told_that_requests_wait():
     assert calls[:4] == [True, True, True, False]
 
 
+def test_background_work_that_is_told_of_no_requests_finds_no_kv_block_in_use():
+    used = []
+    with running_engine() as engine:
+        pool = engine.loop._scheduler.pool
+        engine.executor.idle_work = lambda *, busy: used.append((busy, pool.used)) and False
+        engine.generate(*(sequence([1, 2, 3], max_tokens=n) for n in (2, 5, 9)))
+    assert any(blocks for busy, blocks in used if busy)
+    assert {blocks for busy, blocks in used if not busy} == {0}
+
+
 def test_a_fault_ends_all_requests_and_refuses_new_ones():
     with running_engine(limits(max_batch_size=1)) as engine:
         engine.executor.fail_at = 3

@@ -155,11 +155,15 @@ def test_the_second_start_restores_what_the_first_captured(
     first = start(*flags)
     first.serve()
     answer = first.complete("hello there")
+    first.wait_for(lambda: "stored 3 graphs" in first.log)
     assert first.stop() == 0
     second = start(*flags)
     second.serve()
     assert "graph cache: Hit" in second.log
     assert "Capturing" not in second.log
+    assert "known answers: 3 by stored answer, 0 in full" in second.log
+    checks = 'warmgraph_graph_checks_total{bucket="2",kind="decode",path="stored_answer"'
+    assert checks + ',reason="equal"} 1.0' in second.get("/metrics")[1]
     assert second.complete("hello there") == answer
     assert second.stop() == 0
     eager = start(f"--model={model}", "--execution=Eager")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 from warmgraph_api.cachekey import CacheKey
 from warmgraph_api.report import StepKind
 from warmgraph_api.resource import CacheMode
+from warmgraph_engine.answer import Answer
 from warmgraph_engine.backends.base import GraphImage
 from warmgraph_engine.store.layout import sha256
 from warmgraph_engine.store.store import Store
@@ -53,16 +53,16 @@ def image(size: int, content: bytes = b"graph") -> GraphImage:
         size=size,
         document=content + b" %d" % size,
         binaries={sha256(binary): binary},
+        answer=Answer(asked=sha256(b"question"), contexts=64, digest=sha256(content)),
     )
 
 
-def plain(images: Any) -> set[tuple[str, int, bytes, tuple[str, ...]]]:
+def plain(images: Any) -> set[tuple[str, int, bytes, tuple[str, ...], Answer | None]]:
     """What a lookup's images are, in a form that can be compared."""
-    result = set()
-    for found in images:
-        fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-        result.add((fields["kind"], fields["size"], fields["document"], tuple(fields["binaries"])))
-    return result
+    return {
+        (found.kind, found.size, found.document, tuple(found.binaries), found.answer)
+        for found in images
+    }
 
 
 def store(root: Path | None, of: CacheKey = KEY, **settings: Any) -> Store:

@@ -42,6 +42,9 @@ def test_show_tells_every_field_and_bucket(cache: Path, capsys: pytest.CaptureFi
     for name in KEY.__struct_fields__:
         assert name in text
     assert "captured in 40 ms, hits 3" in text
+    answer = image(2).answer
+    assert answer is not None
+    assert f"answer {answer.digest[:12]}" in text
 
 
 def test_show_wants_one_entry(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

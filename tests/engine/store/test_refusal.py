@@ -118,6 +118,19 @@ def test_a_manifest_that_says_other_things_is_refused(
     assert message in found.message
 
 
+def test_a_flipped_bit_in_a_stored_answer_is_found(entry: Path) -> None:
+    path = entry / "manifest.json"
+    good = path.read_bytes()
+    answer = image(2).answer
+    assert answer is not None
+    for value in (answer.asked, answer.digest):
+        position = good.index(value.encode())
+        path.write_bytes(good[:position] + bytes([good[position] ^ 1]) + good[position + 1 :])
+        found = store(entry.parent).look_up()
+        assert found.result is CacheResult.REFUSED
+        assert "manifest.json is damaged: its checksum does not fit" in found.message
+
+
 def test_what_everyone_can_write_is_refused(entry: Path) -> None:
     for path in [entry, *files(entry)]:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -184,6 +197,25 @@ def test_a_full_disk_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyP
     reason = store(tmp_path).publish([image(1)], Plan())
     assert "No space left on device" in reason
     assert [p.name for p in tmp_path.iterdir()] == [".lock"]
+
+
+def test_what_does_not_read_back_as_it_was_written_gets_no_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = writing._write_file
+
+    def write_badly(path: Path, data: bytes) -> None:
+        bad = path.name.startswith("decode-2-")
+        write(path, data[:-1] + bytes([data[-1] ^ 1]) if bad else data)
+
+    monkeypatch.setattr(writing, "_write_file", write_badly)
+    assert "another checksum" in store(tmp_path).publish([image(1), image(2)], Plan())
+    assert [p.name for p in tmp_path.iterdir()] == [".lock"]
+    assert store(tmp_path).publish([image(1)], Plan()) == ""
+    assert "another checksum" in store(tmp_path).publish([image(2)], Plan())
+    found = store(tmp_path).look_up()
+    assert found.result is CacheResult.HIT
+    assert plain(found.images) == plain([image(1)])
 
 
 def test_a_place_that_cannot_be_a_folder_has_a_reason(tmp_path: Path) -> None:

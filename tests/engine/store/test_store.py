@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import threading
@@ -35,6 +36,15 @@ def test_later_captures_join_the_entry(tmp_path: Path) -> None:
     found = store(tmp_path).look_up()
     assert plain(found.images) == plain([image(1), image(2, b"recorded anew"), image(4)])
     assert len(list((tmp_path / KEY.digest() / "images").iterdir())) == 3
+
+
+def test_a_new_answer_replaces_the_old_one_beside_the_same_image(tmp_path: Path) -> None:
+    old = image(1)
+    store(tmp_path).publish([old, image(2)], Plan())
+    assert old.answer is not None
+    new = dataclasses.replace(old, answer=msgspec.structs.replace(old.answer, digest="f" * 64))
+    store(tmp_path).publish([new], Plan())
+    assert plain(store(tmp_path).look_up().images) == plain([new, image(2)])
 
 
 def test_an_empty_cache_is_a_miss(tmp_path: Path) -> None:

@@ -57,14 +57,16 @@ def test_the_checks_steps_fit_any_engine(
         max_batch_tokens=9,
     )
     shape = bucket_shape(kind, size, max_batch_size=8, speculative_tokens=3)
-    for step in [*context_steps(limits), known_answer_step(shape, limits)]:
+    contexts = [*context_steps(limits, tokens=9, sequences=3)]
+    for step in [*contexts, known_answer_step(shape, limits)]:
         for row in step.rows:
             assert row.start_position + len(row.token_ids) <= block_size * len(row.block_table)
             assert all(0 < block <= blocks for block in row.block_table)
             assert all(0 <= token < 50 for token in row.token_ids)
             assert row.token_ids
-    for step in context_steps(limits):
-        assert step.tokens <= limits.max_batch_tokens
+    for step in contexts:
+        assert step.tokens <= 9
+        assert len(step.rows) <= 3
     step = known_answer_step(shape, limits)
     assert step.tokens <= shape.tokens
     assert len(step.rows) <= shape.sequences

@@ -4,108 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.engine.checkpoints import SETTINGS, backend, decode, write_checkpoint
-from warmgraph_api.report import (
-    Bucket,
-    BucketMode,
-    BucketState,
-    CacheResult,
-    CheckState,
-    StepKind,
-    WarmupReport,
-)
+from tests.engine.checkpoints import decode, write_checkpoint
+from tests.engine.warmup.starts import D, P, Silent, Start, buckets
+from warmgraph_api.report import BucketState, CacheResult, CheckState
 from warmgraph_api.resource import Execution, OnCaptureFailure, WarmupOrder, WarmupPolicy
-from warmgraph_engine.backends.base import CaptureError, Graph, GraphImage
-from warmgraph_engine.backends.cpu.backend import CpuBackend, device_facts
-from warmgraph_engine.checkpoint.folder import Checkpoint
-from warmgraph_engine.config import EngineConfig
-from warmgraph_engine.counts import StepCounts
+from warmgraph_engine.backends.base import Graph, GraphImage
 from warmgraph_engine.executor import GraphExecutor
-from warmgraph_engine.graphs import GraphTable
-from warmgraph_engine.report import Reporter
-from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Path as StepPath
-from warmgraph_engine.store.key import cache_key
-from warmgraph_engine.store.store import Store
-from warmgraph_engine.warmup.check import KnownAnswers
-from warmgraph_engine.warmup.lazy import capture_and_check
-from warmgraph_engine.warmup.publishing import Publishing
-from warmgraph_engine.warmup.runner import Warmup, WarmupFailedError
-
-BucketId = tuple[StepKind, int]
-D, P = StepKind.DECODE, StepKind.PREFILL
-
-
-def buckets(*, eager: list[BucketId], lazy: list[BucketId]) -> tuple[Bucket, ...]:
-    modes = [(b, BucketMode.EAGER) for b in eager] + [(b, BucketMode.LAZY) for b in lazy]
-    return tuple(Bucket(kind=kind, size=size, mode=mode) for (kind, size), mode in modes)
-
-
-BUCKETS = buckets(eager=[(D, 1), (D, 4), (P, 16)], lazy=[(D, 2), (D, 8)])
-
-
-class Start:
-    """One start of an engine, up to the end of its warmup."""
-
-    def __init__(self, model: Path, cache: Path | None, **settings: Any) -> None:
-        self.config = EngineConfig(
-            model=model,
-            served_model_name="tiny",
-            cache_directory=cache,
-            **{"buckets": BUCKETS, **settings},
-        )
-        self.stages: list[str] = []
-        self.reporter = Reporter(
-            model="tiny", revision="", buckets=self.config.buckets, started_at=0.0
-        )
-        self.backend: CpuBackend = backend(model)
-        self.captured: list[BucketId] = []
-        self.failing: set[int] = set()
-        self._record = self.backend.recorder.record
-        self.backend.recorder = self  # type: ignore[assignment]
-        self.graphs = GraphTable(
-            self.backend, self.config.buckets, on_change=self.reporter.set_bucket
-        )
-        self.counts = StepCounts()
-        key = cache_key(self.config, Checkpoint(model), SETTINGS, device_facts())
-        self.store = Store(
-            cache, key, mode=self.config.cache_mode, keep_entries=self.config.cache_keep_entries
-        )
-        self.publishing = Publishing(self.store, self.graphs, self.counts, self.reporter)
-        self.digest = key.digest()
-
-    def record(self, size: int, shape: StepShape) -> GraphImage:
-        self.captured.append((shape.kind, size))
-        if size in self.failing:
-            raise CaptureError("no room")
-        return self._record(size, shape)
-
-    def run(self) -> list[BucketId]:
-        def look_up() -> Any:
-            found = self.store.look_up()
-            self.publishing.set_earlier(found.plan)
-            return found
-
-        answers = KnownAnswers(self.backend, "float32")
-        return Warmup(self.config, self.graphs, self.reporter, answers).run(
-            look_up, key_digest=self.digest
-        )
-
-    @property
-    def report(self) -> WarmupReport:
-        return self.reporter.snapshot()
-
-    def states(self) -> dict[BucketId, BucketState]:
-        return {(b.kind, b.size): b.state for b in self.report.buckets}
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return write_checkpoint(tmp_path / "model")
+from warmgraph_engine.warmup.runner import WarmupFailedError
+from warmgraph_engine.warmup.tasks import capture_and_check
 
 
 def test_a_first_start_captures_the_eager_buckets_largest_first(
@@ -130,7 +40,7 @@ def test_a_second_start_restores_and_captures_nothing(model: Path, tmp_path: Pat
     first = Start(model, tmp_path / "cache")
     for bucket in first.run():
         first.graphs.capture(bucket)
-    first.publishing.publish()
+    first.publish()
     assert first.report.cache.published
     second = Start(model, tmp_path / "cache")
     assert second.run() == []
@@ -148,7 +58,7 @@ def test_a_second_start_restores_and_captures_nothing(model: Path, tmp_path: Pat
 def test_other_weights_are_a_miss_that_names_them(model: Path, tmp_path: Path) -> None:
     first = Start(model, tmp_path / "cache")
     first.run()
-    first.publishing.publish()
+    first.publish()
     other = Start(write_checkpoint(tmp_path / "other", seed=1), tmp_path / "cache")
     other.run()
     assert other.report.cache.result is CacheResult.MISS
@@ -159,7 +69,7 @@ def test_other_weights_are_a_miss_that_names_them(model: Path, tmp_path: Path) -
 def test_a_damaged_entry_is_refused_and_replaced(model: Path, tmp_path: Path) -> None:
     first = Start(model, tmp_path / "cache")
     first.run()
-    first.publishing.publish()
+    first.publish()
     stored = next((tmp_path / "cache" / first.digest / "images").glob("decode-4-*"))
     stored.write_bytes(stored.read_bytes().replace(b"aten.silu", b"aten.gelu"))
     second = Start(model, tmp_path / "cache")
@@ -167,7 +77,7 @@ def test_a_damaged_entry_is_refused_and_replaced(model: Path, tmp_path: Path) ->
     assert second.report.cache.result is CacheResult.REFUSED
     assert "checksum" in second.report.cache.message
     assert set(second.states().values()) == {BucketState.CAPTURED, BucketState.PENDING}
-    second.publishing.publish()
+    second.publish()
     third = Start(model, tmp_path / "cache")
     third.run()
     assert third.report.cache.result is CacheResult.HIT
@@ -180,7 +90,7 @@ def _with_wrong_program(start: Start) -> None:
     changed = image.document.replace(b'"aten.silu.default"', b'"aten.gelu.default"')
     assert changed != image.document
     start.graphs[(D, 4)].image = dataclasses.replace(image, document=changed)
-    start.publishing.publish()
+    start.publish()
 
 
 def test_a_stored_graph_that_answers_wrong_never_serves(model: Path, tmp_path: Path) -> None:
@@ -194,15 +104,6 @@ def test_a_stored_graph_that_answers_wrong_never_serves(model: Path, tmp_path: P
     assert second.states()[(D, 1)] is BucketState.RESTORED
 
 
-class _Silent:
-    """A graph that writes nothing."""
-
-    bytes = 0
-
-    def replay(self) -> None:
-        return
-
-
 def test_a_captured_graph_that_answers_wrong_is_taken_out_of_use(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +111,7 @@ def test_a_captured_graph_that_answers_wrong_is_taken_out_of_use(
     load = start.backend.player.load
 
     def broken(image: GraphImage) -> Graph:
-        return _Silent() if (image.kind, image.size) == (D, 4) else load(image)
+        return Silent() if (image.kind, image.size) == (D, 4) else load(image)
 
     monkeypatch.setattr(start.backend.player, "load", broken)
     start.run()
@@ -218,7 +119,9 @@ def test_a_captured_graph_that_answers_wrong_is_taken_out_of_use(
     assert bucket.state is BucketState.FALLBACK
     assert bucket.reason == "known-answer check: its logits are not numbers"
     assert start.report.check.state is CheckState.PASSED
-    assert start.report.check.message == "out of use: decode 4"
+    assert start.report.check.message == (
+        "0 by stored answer, 3 in full (3 captured now); out of use: decode 4"
+    )
 
 
 def test_a_model_whose_logits_are_not_numbers_never_serves(tmp_path: Path) -> None:
@@ -258,14 +161,13 @@ def test_a_lazy_capture_that_answers_wrong_is_never_used(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Start(model, None)
-    answers = KnownAnswers(start.backend, "float32")
     left = start.run()
     load = start.backend.player.load
     monkeypatch.setattr(
-        start.backend.player, "load", lambda i: _Silent() if i.size == 8 else load(i)
+        start.backend.player, "load", lambda i: Silent() if i.size == 8 else load(i)
     )
     for bucket in left:
-        capture_and_check(start.graphs, answers, bucket)
+        capture_and_check(start.graphs, start.answers, bucket)
     assert start.states()[(D, 2)] is BucketState.CAPTURED
     assert start.states()[(D, 8)] is BucketState.FALLBACK
 
@@ -273,9 +175,8 @@ def test_a_lazy_capture_that_answers_wrong_is_never_used(
 def test_a_lazy_prefill_bucket_passes_its_check_beside_padding(model: Path) -> None:
     """The check's one token has the padding of a whole chunk beside it."""
     start = Start(model, None, buckets=buckets(eager=[], lazy=[(P, 32)]))
-    answers = KnownAnswers(start.backend, "float32")
     for bucket in start.run():
-        capture_and_check(start.graphs, answers, bucket)
+        capture_and_check(start.graphs, start.answers, bucket)
     assert start.states() == {(P, 32): BucketState.CAPTURED}
 
 
@@ -292,10 +193,10 @@ def test_what_traffic_wanted_comes_first_at_the_next_start(model: Path, tmp_path
     for _ in range(5):
         executor.execute(decode((1, 0, [1]), (2, 0, [2])))
     executor.execute(decode((1, 0, [1])))
-    first.publishing.publish()
+    first.publish()
     second = Start(model, tmp_path / "cache", warmup_order=WarmupOrder.LEARNED)
     assert second.run() == [(D, 2), (D, 8)]
-    second.publishing.publish()
+    second.publish()
     hits = {
         (b.kind, b.size): b.hits
         for b in Start(model, tmp_path / "cache").store.look_up().plan.buckets

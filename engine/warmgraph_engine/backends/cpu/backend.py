@@ -62,6 +62,11 @@ class CpuBackend:
     def poison_logits(self, rows: int) -> None:
         self._logits[:rows] = np.nan
 
+    def poison_kv(self, blocks: int) -> None:
+        for region in self.layout:
+            if region.group == "kv":
+                self.arena.tensor(region.name)[1 : 1 + blocks].fill_(np.nan)
+
     def logits(self, rows: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         return self._logits[:rows]
 

@@ -55,7 +55,7 @@ class CudaBackend:
         self._device = device = _open_device()
         arena = DeviceArena(device, self.layout)
         host = HostBuffers(plan_host(config, settings))
-        addresses = Addresses(arena, host)
+        self._addresses = addresses = Addresses(arena, host)
         device.synchronize()  # the arena is zeroed before anything is loaded into it
         pieces = plan(checkpoint, specs, addresses, settings.dtype)
         load_weights(device, pieces, progress=progress)
@@ -91,6 +91,14 @@ class CudaBackend:
         size = 4 * rows * self.limits.vocabulary
         # All bits set are a NaN.
         check(cuda.cuMemsetD8Async(self._logits_address, 0xFF, size, self._device.stream))
+
+    def poison_kv(self, blocks: int) -> None:
+        self._device.use()
+        for region in self.layout:
+            if region.group == "kv":
+                offset, size = region.part(1, blocks)
+                address = self._addresses[region.name] + offset
+                check(cuda.cuMemsetD8Async(address, 0xFF, size, self._device.stream))
 
     def logits(self, rows: int) -> NDArray[np.float32]:
         vocabulary = self.limits.vocabulary

@@ -1,0 +1,88 @@
+"""The tasks of an engine that serves: what the next process shall not have to do.
+
+In this order: prove what was captured, so that it can be stored; capture the buckets that were left
+for later; and, whenever no request has KV, check those in full, so that their answers are stored.
+"""
+
+from __future__ import annotations
+
+from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.counts import StepCounts
+from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.warmup.background import BetweenSteps, BucketId, Task
+from warmgraph_engine.warmup.check import KnownAnswers
+from warmgraph_engine.warmup.publishing import Publishing
+
+
+def capture_and_check(graphs: GraphTable, answers: KnownAnswers | None, bucket: BucketId) -> None:
+    """Capture a bucket beside traffic; a graph that answers wrong is never used."""
+    if not graphs.capture(bucket) or answers is None:
+        return
+    try:
+        problem = answers.problem_beside_traffic(graphs[bucket])
+    except ArithmeticError as error:
+        problem = str(error)
+    if problem:
+        graphs.disable(bucket, f"known-answer check: {problem}")
+
+
+def check_in_full(graphs: GraphTable, answers: KnownAnswers, bucket: BucketId) -> None:
+    """Check a bucket while no request has KV; a graph that answers wrong is used no longer."""
+    if graphs[bucket].graph is None:
+        return
+    try:
+        problem = answers.check_in_full(bucket).problem
+    except ArithmeticError as error:
+        problem = str(error)
+    if problem:
+        graphs.disable(bucket, f"known-answer check: {problem}")
+
+
+def between_steps(
+    config: EngineConfig,
+    *,
+    graphs: GraphTable,
+    counts: StepCounts,
+    answers: KnownAnswers,
+    publishing: Publishing,
+    left: list[BucketId],
+) -> BetweenSteps:
+    """`left` are the buckets that the warmup left for later, in order."""
+    checked = answers if config.known_answer_check else None
+
+    def most_wanted(waiting: list[BucketId]) -> BucketId:
+        wanted = counts.wanted()
+        # Of equals the first in the configured order.
+        return max(waiting, key=lambda bucket: wanted.get(bucket, 0))
+
+    def capture(bucket: BucketId) -> None:
+        capture_and_check(graphs, checked, bucket)
+        publishing.prove(bucket)
+
+    def captured_all() -> None:
+        publishing.start()
+        full_checks.waiting += unanswered()
+
+    def checked_all() -> None:
+        # A prefill bucket that was just checked may write the contexts of others from now on.
+        full_checks.waiting += unanswered()
+        if not full_checks.waiting:
+            publishing.start()
+
+    def unanswered() -> list[BucketId]:
+        return answers.unanswered() if checked and publishing.wanted else []
+
+    full_checks = Task(
+        waiting=[] if left else unanswered(),
+        work=lambda bucket: check_in_full(graphs, answers, bucket),
+        finished=checked_all,
+        only_idle=True,
+    )
+    return BetweenSteps(
+        [
+            Task(waiting=publishing.unproven(), work=publishing.prove, finished=publishing.start),
+            Task(waiting=left, work=capture, choose=most_wanted, finished=captured_all),
+            full_checks,
+        ],
+        busy_percent=config.lazy_capture_busy_percent,
+    )
