@@ -19,6 +19,10 @@ BALANCED_EAGER_DECODE = 8
 seldom runs more sequences at once, and each further bucket delays the start."""
 
 
+Sizes = tuple[list[int], list[int]]
+"""Of a kind's eager and lazy buckets."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A declared bucket as the choice sees it."""
@@ -85,25 +89,30 @@ def declared(kind: StepKind, eager: Iterable[int], lazy: Iterable[int]) -> list[
     ]
 
 
-def preset(name: BucketPreset, *, max_batch_size: int, max_batch_tokens: int) -> list[Bucket]:
+def preset(
+    name: BucketPreset, *, max_batch_size: int, max_batch_tokens: int, verify: bool
+) -> list[Bucket]:
     """The buckets of a preset, derived from the engine's limits.
 
     Minimal: decode 1. Balanced: powers of two up to the limits; of decode the small ones are
     eager, of prefill the largest, the one that long prompts are cut into. Full: all of them eager.
+    With `verify`, verify buckets are those of decode: either may be the next step of a batch.
     """
     if name is BucketPreset.NONE:
         return []
+    decode, prefill = _powers_of_two(1, max_batch_size), _powers_of_two(16, max_batch_tokens)
+    of_decode: Sizes = decode, []
+    of_prefill: Sizes = prefill, []
     if name is BucketPreset.MINIMAL:
-        return declared(StepKind.DECODE, [1], [])
-    decode = _powers_of_two(1, max_batch_size)
-    prefill = _powers_of_two(16, max_batch_tokens)
-    if name is BucketPreset.FULL:
-        return declared(StepKind.DECODE, decode, []) + declared(StepKind.PREFILL, prefill, [])
-    small = [size for size in decode if size <= BALANCED_EAGER_DECODE]
-    large = [size for size in decode if size > BALANCED_EAGER_DECODE]
-    return declared(StepKind.DECODE, small, large) + declared(
-        StepKind.PREFILL, prefill[-1:], prefill[:-1]
-    )
+        of_decode, of_prefill = ([1], []), ([], [])
+    elif name is BucketPreset.BALANCED:
+        small = [size for size in decode if size <= BALANCED_EAGER_DECODE]
+        of_decode = small, decode[len(small) :]
+        of_prefill = prefill[-1:], prefill[:-1]
+    kinds = [(StepKind.DECODE, of_decode), (StepKind.PREFILL, of_prefill)]
+    if verify:
+        kinds.append((StepKind.VERIFY, of_decode))
+    return [bucket for kind, sizes in kinds for bucket in declared(kind, *sizes)]
 
 
 def _powers_of_two(first: int, limit: int) -> list[int]:

@@ -145,5 +145,8 @@ def _buckets(a: argparse.Namespace, speculative: SpeculativeMethod) -> list[Buck
     if result:
         raise ValueError("--buckets-preset replaces the lists: give a preset or lists, not both")
     return buckets.preset(
-        name, max_batch_size=a.max_batch_size, max_batch_tokens=a.max_batch_tokens
+        name,
+        max_batch_size=a.max_batch_size,
+        max_batch_tokens=a.max_batch_tokens,
+        verify=speculative is not SpeculativeMethod.NONE,
     )

@@ -62,7 +62,8 @@ class Buckets(Resource, frozen=True, kw_only=True):
         Meta(
             description=(
                 "Lists derived from the engine's limits instead of written out. Minimal: decode 1. "
-                "Balanced: powers of two, the larger ones lazy. Full: powers of two, all eager."
+                "Balanced: powers of two, the larger ones lazy. Full: powers of two, all eager. "
+                "With speculative decoding, verify gets the sizes of decode."
             )
         ),
     ] = BucketPreset.NONE

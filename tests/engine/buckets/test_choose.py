@@ -95,7 +95,9 @@ def test_every_step_has_a_path_that_holds_it(
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 100])
 def test_presets_end_at_the_limits(limit: int) -> None:
-    buckets = preset(BucketPreset.FULL, max_batch_size=limit, max_batch_tokens=16 * limit)
+    buckets = preset(
+        BucketPreset.FULL, max_batch_size=limit, max_batch_tokens=16 * limit, verify=False
+    )
     decode_sizes = [b.size for b in buckets if b.kind is StepKind.DECODE]
     prefill_sizes = [b.size for b in buckets if b.kind is StepKind.PREFILL]
     assert decode_sizes[-1] == limit
@@ -104,9 +106,21 @@ def test_presets_end_at_the_limits(limit: int) -> None:
 
 
 def test_the_balanced_preset_delays_readiness_for_small_batches_only() -> None:
-    buckets = preset(BucketPreset.BALANCED, max_batch_size=32, max_batch_tokens=128)
+    buckets = preset(BucketPreset.BALANCED, max_batch_size=32, max_batch_tokens=128, verify=False)
     eager = [(b.kind, b.size) for b in buckets if b.mode is BucketMode.EAGER]
     assert eager == [*((StepKind.DECODE, n) for n in (1, 2, 4, 8)), (StepKind.PREFILL, 128)]
+
+
+@pytest.mark.parametrize("name", [BucketPreset.MINIMAL, BucketPreset.BALANCED, BucketPreset.FULL])
+def test_with_speculation_a_preset_has_a_verify_bucket_for_each_of_decode(
+    name: BucketPreset,
+) -> None:
+    buckets = preset(name, max_batch_size=32, max_batch_tokens=128, verify=True)
+
+    def sizes(kind: StepKind) -> list[tuple[int, BucketMode]]:
+        return [(b.size, b.mode) for b in buckets if b.kind is kind]
+
+    assert sizes(StepKind.VERIFY) == sizes(StepKind.DECODE) != []
 
 
 def test_a_size_cannot_be_eager_and_lazy() -> None:
