@@ -52,7 +52,13 @@ class CpuSampler:
         self._scratch = np.empty(vocabulary, dtype=np.float32)
 
     def sample(self, logits: Logits, draws: Sequence[Draw]) -> ReadyTokens:
-        return ReadyTokens([self._draw(logits[draw.row], draw) for draw in draws])
+        tokens: list[SampledToken] = []
+        for draw in draws:
+            if draw.drafts and draw.drafts[-1] != tokens[-1].token_id:
+                tokens.append(tokens[-1])  # does not count, so it need not cost anything
+            else:
+                tokens.append(self._draw(logits[draw.row], draw))
+        return ReadyTokens(tokens)
 
     def prompt_logprobs(
         self, logits: Logits, *, first_row: int, targets: Sequence[int], top: int
@@ -86,7 +92,7 @@ class CpuSampler:
             if counts is None:
                 counts = self._counts[sequence.id] = penalties.TokenCounts(sequence)
             counts.update(sequence)
-            counts.penalize(row, sequence)
+            counts.penalize(row, sequence.params, drafts=draw.drafts)
         return row
 
     def _checked(self, row: Row) -> Row:

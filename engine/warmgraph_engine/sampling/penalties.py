@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from warmgraph_engine.sampling.arrays import Row
@@ -24,14 +26,32 @@ class TokenCounts:
 
     def update(self, sequence: SampledSequence) -> None:
         for token in sequence.tokens[self._seen :]:
-            before = self._output.get(token, 0)
-            self._output[token] = before + 1
-            if before == 0 and token not in self._prompt:
-                self._output_only.append(token)
+            self._add(token)
         self._seen = len(sequence.tokens)
 
-    def penalize(self, row: Row, sequence: SampledSequence) -> None:
-        params = sequence.params
+    def penalize(self, row: Row, params: SamplingParams, *, drafts: Sequence[int] = ()) -> None:
+        """Change a row of logits; drafts count like output, for this row."""
+        for token in drafts:
+            self._add(token)
+        self._penalize(row, params)
+        for token in reversed(drafts):
+            self._take_back(token)
+
+    def _add(self, token: int) -> None:
+        before = self._output.get(token, 0)
+        self._output[token] = before + 1
+        if before == 0 and token not in self._prompt:
+            self._output_only.append(token)
+
+    def _take_back(self, token: int) -> None:
+        """The inverse of _add, for the token added last."""
+        self._output[token] -= 1
+        if self._output[token] == 0:
+            del self._output[token]
+            if token not in self._prompt:
+                self._output_only.pop()
+
+    def _penalize(self, row: Row, params: SamplingParams) -> None:
         if params.repetition_penalty != 1.0:
             for ids in (self._prompt_ids, np.array(self._output_only, dtype=np.intp)):
                 values = row[ids]

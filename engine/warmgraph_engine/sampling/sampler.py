@@ -65,6 +65,11 @@ class Draw(msgspec.Struct, frozen=True, gc=False):
     in `sequence.tokens` yet."""
     slot: int = 0
     """StepRow.slot: where a device keeps the sequence's counts and the token drawn last."""
+    drafts: Sequence[int] = ()
+    """Of a verify step: tokens between those of the sequence and this one, to be counted as part
+    of the output here and nowhere else. The draws of a sequence come in order of position; one
+    whose last draft is not what the draw before it brought does not count, and may bring
+    anything."""
 
 
 class PendingTokens(Protocol):
