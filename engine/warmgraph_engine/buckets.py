@@ -18,7 +18,6 @@ BALANCED_EAGER_DECODE = 8
 """Balanced captures decode buckets up to here before ready: a pod's first minute of traffic
 seldom runs more sequences at once, and each further bucket delays the start."""
 
-
 Sizes = tuple[list[int], list[int]]
 """Of a kind's eager and lazy buckets."""
 

@@ -3,7 +3,8 @@
 The thread only ever holds plain token ids; text, HTTP and JSON are on the other side of
 `deliver`. One turn is: schedule, execute and sample (on a GPU both only enqueue), read the tokens,
 commit. With run-ahead the tokens read are those of the turn before, so that the device always has
-its next step while this thread reads, decides and delivers.
+its next step while this thread reads, decides and delivers. Speculative decoding drafts from the
+tokens read, so it does without run-ahead.
 """
 
 from __future__ import annotations
@@ -89,17 +90,19 @@ class EngineLoop:
         on_fault: OnFault,
         max_waiting: int = MAX_WAITING,
         run_ahead: bool = False,
+        speculative_tokens: int = 0,
     ) -> None:
         """`run_ahead` needs an executor and a sampler that keep drawn tokens on the device, where
-        PENDING_TOKEN refers to them."""
+        PENDING_TOKEN refers to them. Any `speculative_tokens`, the most drafts of a sequence in
+        one step, switch it off."""
         self._executor = executor
         self._sampler = sampler
         self._metrics = metrics
         self._on_fault = on_fault
         self._max_waiting = max_waiting
-        self._run_ahead = run_ahead
+        self._run_ahead = run_ahead and not speculative_tokens
         self._unread: _Issued | None = None
-        self._scheduler = Scheduler(executor.limits)
+        self._scheduler = Scheduler(executor.limits, speculative_tokens=speculative_tokens)
         self._deliver: Deliver = _nowhere
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
         self._changed = threading.Condition()
@@ -236,9 +239,7 @@ class EngineLoop:
         scores: list[list[TokenLogprob]] = []
         first_row = 0
         for row in plan.rows:
-            if row.draws:
-                last = first_row + row.logit_rows - 1
-                draws.append(Draw(last, row.sequence, row.position, row.sequence.slot))
+            draws += row.draws_from(first_row)
             scores.append(self._prompt_logprobs(row, first_row, result))
             first_row += row.logit_rows
         return _Issued(plan, scores, self._sampler.sample(result.logits, draws))
@@ -249,18 +250,22 @@ class EngineLoop:
         self._step_since = None if self._unread is None else time.monotonic()
         outputs: list[Output] = []
         for row, scored in zip(issued.plan.rows, issued.scores, strict=True):
-            sequence, finish = row.sequence, None
-            token = next(tokens) if row.draws else None
+            sequence = row.sequence
+            drawn = [next(tokens) for _ in range(row.drawn)]
             if sequence.ended:  # cancelled, or stopped by the token before this one
                 continue
-            if token is not None:
-                finish = sequence.append(token.token_id)
-            elif row.end == sequence.prefill_end and sequence.params.max_tokens == 0:
-                finish = FinishReason.LENGTH
-            if token is not None or scored or finish is not None:
-                outputs.append(
-                    Output(sequence=sequence, token=token, prompt_logprobs=scored, finish=finish)
-                )
+            kept = row.commit(drawn)
+            if row.drafts:
+                self._scheduler.reject(sequence, len(drawn) - len(kept))
+                self._metrics.note_drafts(row.drafts, [token.token_id for token, _ in kept])
+            outputs += [
+                Output(sequence=sequence, token=token, prompt_logprobs=scored, finish=finish)
+                for token, finish in kept
+            ]
+            ends = row.end == sequence.prefill_end and sequence.params.max_tokens == 0
+            if not kept and (scored or ends):
+                finish = FinishReason.LENGTH if ends else None
+                outputs.append(Output(sequence=sequence, prompt_logprobs=scored, finish=finish))
         self._remove(output.sequence for output in outputs if output.finish)
         self._metrics.preemptions.inc(self._scheduler.preemptions - self._preemptions_counted)
         self._preemptions_counted = self._scheduler.preemptions

@@ -168,6 +168,7 @@ class _Process:
             CpuSampler(vocabulary=executor.limits.vocabulary),
             metrics=self._metrics,
             on_fault=lambda message: self._reporter.fail(Reason.ENGINE_FAULT, message),
+            speculative_tokens=self._config.speculative_tokens,
         )
         self._registry.register(self._started.metrics)
         self._reporter.load = engine.load

@@ -5,8 +5,9 @@ Steps, buckets and graphs are counted by the executor, in the same registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from operator import eq
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -81,6 +82,19 @@ class EngineMetrics:
             "Sequences taken out of the KV cache to be computed again.",
             registry=registry,
         )
+        self.drafts = Counter(
+            "warmgraph_spec_decode_drafts",
+            "Times that tokens were drafted for a sequence.",
+            registry=registry,
+        )
+        self.draft_tokens = Counter(
+            "warmgraph_spec_decode_draft_tokens", "Tokens drafted.", registry=registry
+        )
+        self.accepted_tokens = Counter(
+            "warmgraph_spec_decode_accepted_tokens",
+            "Drafted tokens that the model confirmed.",
+            registry=registry,
+        )
         gauges = {
             "running_sequences": "Sequences that hold KV blocks.",
             "waiting_sequences": "Sequences that wait for KV blocks or a place in the batch.",
@@ -92,6 +106,12 @@ class EngineMetrics:
             name: Gauge(f"warmgraph_{name}", text, registry=registry)
             for name, text in gauges.items()
         }
+
+    def note_drafts(self, drafts: Sequence[int], tokens: Sequence[int]) -> None:
+        """Count what was drafted for one sequence in one step, beside what its output got."""
+        self.drafts.inc()
+        self.draft_tokens.inc(len(drafts))
+        self.accepted_tokens.inc(sum(map(eq, drafts, tokens)))
 
     def watch(self, **readers: Callable[[], float]) -> None:
         """Read these gauges when the metrics are scraped."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -40,12 +41,19 @@ class Engine:
     """An engine loop over the toy model, with a place where its outputs gather."""
 
     def __init__(
-        self, facts: Limits | None = None, *, run_ahead: bool = False, **settings: int
+        self,
+        facts: Limits | None = None,
+        *,
+        executor: Any = None,
+        run_ahead: bool = False,
+        habit: float = 0.0,
+        **settings: int,
     ) -> None:
-        self.executor = ToyExecutor(facts or limits())
+        """With an executor, over that one instead."""
+        self.executor = executor or ToyExecutor(facts or limits(), habit=habit)
         self.sampler: CpuSampler = (
             DeviceSampler(self.executor)
-            if run_ahead
+            if run_ahead and not settings.get("speculative_tokens")
             else CpuSampler(vocabulary=self.executor.limits.vocabulary)
         )
         self.registry = CollectorRegistry()
@@ -94,6 +102,12 @@ class Engine:
                 lambda: len(self.result(sequence).tokens) >= count, PATIENCE_SECONDS
             )
 
+    def value(self, name: str) -> float:
+        """A metric, named without its prefix."""
+        value = self.registry.get_sample_value(f"warmgraph_{name}")
+        assert value is not None, name
+        return value
+
     def generate(self, *sequences: Sequence) -> list[Result]:
         for sequence in sequences:
             self.loop.submit([sequence])
@@ -101,13 +115,14 @@ class Engine:
 
 
 @contextmanager
-def running_engine(facts: Limits | None = None, *, run_ahead: bool = False, **settings: int):
-    engine = Engine(facts, run_ahead=run_ahead, **settings)
+def running_engine(facts: Limits | None = None, **settings: Any):
+    engine = Engine(facts, **settings)
     engine.loop.start(engine.collect)
     try:
         yield engine
     finally:
-        engine.executor.gate.set()
+        if isinstance(engine.executor, ToyExecutor):
+            engine.executor.gate.set()
         engine.loop.close()
 
 

@@ -3,6 +3,9 @@
 It stores each token and its position in a paged KV store, and derives the next token's logits from
 a checksum of the whole history *as read back through the block table*. A wrong block, a wrong
 position, a missing or a foreign entry changes the checksum, and with it every later token.
+
+With a habit it likes to go round in circles of CIRCLE tokens, so that its text can be drafted; it
+still leaves them wherever the checksum says so.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from warmgraph_engine.step import (
     StepRow,
 )
 
+CIRCLE = 5
+
 
 def limits(**changes: int) -> Limits:
     values = {
@@ -42,8 +47,9 @@ def limits(**changes: int) -> Limits:
 class ToyExecutor:
     """See the module. Also checks every step against the contract of `step.Executor`."""
 
-    def __init__(self, facts: Limits) -> None:
+    def __init__(self, facts: Limits, *, habit: float = 0.0) -> None:
         self.limits = facts
+        self.habit = habit
         self.steps: list[Step] = []
         self.before_step: Callable[[Step], None] = lambda step: None
         self.fail_at: int | None = None
@@ -76,7 +82,8 @@ class ToyExecutor:
 
     def _check(self, step: Step) -> None:
         assert 0 < len(step.rows) <= self.limits.max_batch_size
-        assert step.tokens <= self.limits.max_batch_tokens or step.kind is StepKind.DECODE
+        if step.kind is StepKind.PREFILL:
+            assert step.tokens <= self.limits.max_batch_tokens
         blocks = [block for row in step.rows for block in row.block_table]
         assert len(blocks) == len(set(blocks)), "two rows share a KV block"
         assert DUMMY_BLOCK not in blocks
@@ -84,6 +91,9 @@ class ToyExecutor:
             if step.kind is StepKind.DECODE:
                 assert len(row.token_ids) == 1
                 assert row.logit_rows == 1
+            if step.kind is StepKind.VERIFY:
+                assert row.logit_rows == len(row.token_ids)
+                assert PENDING_TOKEN not in row.token_ids
             assert 0 <= row.logit_rows <= len(row.token_ids)
             end = row.start_position + len(row.token_ids)
             assert end <= self.limits.max_model_length
@@ -100,7 +110,7 @@ class ToyExecutor:
             self._store[self._slot(row, position)] = (token, position)
         end = row.start_position + len(row.token_ids)
         rows = [
-            toy_logits(self._history(row, position + 1), self.limits.vocabulary)
+            toy_logits(self._history(row, position + 1), self.limits.vocabulary, self.habit)
             for position in range(end - row.logit_rows, end)
         ]
         return np.array(rows, dtype=np.float32).reshape(row.logit_rows, self.limits.vocabulary)
@@ -117,11 +127,14 @@ class ToyExecutor:
         return row.block_table[block], offset
 
 
-def toy_logits(history: np.ndarray, vocabulary: int) -> np.ndarray:
+def toy_logits(history: np.ndarray, vocabulary: int, habit: float = 0.0) -> np.ndarray:
     """float32 logits after a history of (token, position) pairs."""
     checksum = zlib.crc32(np.ascontiguousarray(history, dtype=np.int64).tobytes())
     generator = np.random.Generator(np.random.Philox(key=checksum))
-    return generator.standard_normal(vocabulary, dtype=np.float32) * 3
+    logits = generator.standard_normal(vocabulary, dtype=np.float32) * 3
+    circle, place = divmod(int(history[-1, 0]), CIRCLE)
+    logits[(circle * CIRCLE + (place + 1) % CIRCLE) % vocabulary] += np.float32(habit)
+    return logits
 
 
 def toy_logits_of(tokens: list[int], vocabulary: int = 64) -> np.ndarray:

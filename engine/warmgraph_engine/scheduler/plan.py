@@ -7,7 +7,8 @@ from collections.abc import Sequence as Seq
 import msgspec
 
 from warmgraph_api.report import StepKind
-from warmgraph_engine.scheduler.sequence import Sequence
+from warmgraph_engine.sampling.sampler import Draw, SampledToken
+from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
 from warmgraph_engine.step import PENDING_TOKEN, Step, StepRow
 
 
@@ -21,13 +22,50 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """First position whose logits are read: for prompt log-probabilities, or the last one when a
     token is drawn. Equal to `end` if no logits are needed."""
     draws: bool
-    """A token is drawn after the last position."""
+    """A token is drawn after the last position, and after each that a draft follows."""
     position: int
-    """How many tokens of the output come before the drawn one."""
+    """How many tokens of the output come before the first one drawn."""
+    drafts: tuple[int, ...] = ()
+    """Tokens that may come to lie at the last positions, behind the sequence's own."""
 
     @property
     def logit_rows(self) -> int:
         return self.end - self.scored_from
+
+    def token_ids(self) -> Seq[int]:
+        known = self.sequence.tokens[self.start : self.end - len(self.drafts)]
+        # Only a row's single last token can be one that was not read yet; nobody drafts after it.
+        return [*known, *self.drafts] or [PENDING_TOKEN]
+
+    @property
+    def drawn(self) -> int:
+        """How many tokens are drawn."""
+        return 1 + len(self.drafts) if self.draws else 0
+
+    def draws_from(self, first_row: int) -> list[Draw]:
+        """The tokens to draw, where the row's logits begin at `first_row` of the step's."""
+        first = first_row + self.logit_rows - self.drawn
+        return [
+            Draw(
+                first + number,
+                self.sequence,
+                self.position + number,
+                self.sequence.slot,
+                self.drafts[:number],
+            )
+            for number in range(self.drawn)
+        ]
+
+    def commit(self, drawn: Seq[SampledToken]) -> list[tuple[SampledToken, FinishReason | None]]:
+        """Give the sequence its tokens, up to the first that is not the draft at its place: the
+        rows behind that one computed another text. The last one may end the output."""
+        kept: list[tuple[SampledToken, FinishReason | None]] = []
+        for number, token in enumerate(drawn):
+            finish = self.sequence.append(token.token_id)
+            kept.append((token, finish))
+            if finish is not None or self.drafts[number : number + 1] != (token.token_id,):
+                break
+        return kept
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -39,8 +77,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
             kind=self.kind,
             rows=[
                 StepRow(
-                    # Only a row's single last token can be one that was not read yet.
-                    token_ids=row.sequence.tokens[row.start : row.end] or [PENDING_TOKEN],
+                    token_ids=row.token_ids(),
                     slot=row.sequence.slot,
                     start_position=row.start,
                     block_table=row.sequence.blocks,

@@ -13,6 +13,11 @@ and every accepted sequence fits the whole cache alone, so the engine always mov
 A step may be scheduled before the tokens of the one before it are read (run-ahead). Positions are
 then known and tokens are not: `pending` stands for them. Blocks and slots of a sequence that ended
 may be given away at once, since the device runs steps in the order in which they are issued.
+
+With speculative decoding, decode becomes verify as soon as one sequence has drafts: one step for
+all, in which those without bring a single token. Two steps would read the weights twice. Drafts
+take what is free and preempt nobody; between steps a sequence holds the blocks that it would hold
+without them. They follow tokens that were read, so there is no run-ahead with them.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from operator import attrgetter
+
+import msgspec
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.kv import BlockPool, blocks_for
@@ -37,15 +44,17 @@ _arrival = attrgetter("id")
 class Scheduler:
     """Not thread-safe: everything is called from the engine thread."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, speculative_tokens: int = 0) -> None:
+        """`speculative_tokens` is the most drafts of a sequence in one step."""
         self._limits = limits
+        self._speculative_tokens = speculative_tokens
         self.pool = BlockPool(limits.blocks)
         self._slots = list(reversed(range(limits.max_batch_size)))
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         """Both in order of arrival. Running sequences hold blocks, waiting ones none."""
         self.preemptions = 0
-        self._last_kind = StepKind.DECODE
+        self._prefilled_last = False
 
     def add(self, sequence: Sequence) -> None:
         insort(self.waiting, sequence, key=_arrival)
@@ -64,16 +73,25 @@ class Scheduler:
     def schedule(self) -> Plan | None:
         """The next step, or None if there is nothing to do."""
         self._admit()
-        kinds = (StepKind.PREFILL, StepKind.DECODE)
-        for kind in kinds if self._last_kind is StepKind.DECODE else reversed(kinds):
-            rows = self._prefill() if kind is StepKind.PREFILL else self._decode()
-            if rows:
-                for row in rows:
-                    row.sequence.computed = row.end
-                    row.sequence.pending += row.draws
-                self._last_kind = kind
-                return Plan(kind, rows)
-        return None
+        first, second = self._prefill, self._decode
+        if self._prefilled_last:
+            first, second = second, first
+        plan = first() or second()
+        if plan is not None:
+            for row in plan.rows:
+                row.sequence.computed = row.end
+                row.sequence.pending += row.drawn
+            self._prefilled_last = plan.kind is StepKind.PREFILL
+        return plan
+
+    def reject(self, sequence: Sequence, count: int) -> None:
+        """Take back the newest `count` positions: their drafts were not what the model said. What
+        they left in the KV cache is overwritten when the true tokens are computed."""
+        sequence.pending -= count
+        sequence.computed -= count
+        kept = blocks_for(sequence.computed, self._limits.block_size)
+        self.pool.release(sequence.blocks[kept:])
+        del sequence.blocks[kept:]
 
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self._limits.max_batch_size:
@@ -90,7 +108,7 @@ class Scheduler:
             sequence.admitted = True
             insort(self.running, sequence, key=_arrival)
 
-    def _prefill(self) -> list[PlannedRow]:
+    def _prefill(self) -> Plan | None:
         rows: list[PlannedRow] = []
         budget = self._limits.max_batch_tokens
         for sequence in self.running:
@@ -98,9 +116,12 @@ class Scheduler:
                 row = _chunk(sequence, budget)
                 budget -= row.end - row.start
                 rows.append(row)
-        return rows
+                if self._speculative_tokens:
+                    # Chunk by chunk, so that a long prompt doesn't hold up the first decode step.
+                    sequence.ngrams.note(sequence.tokens, row.end)
+        return Plan(StepKind.PREFILL, rows) if rows else None
 
-    def _decode(self) -> list[PlannedRow]:
+    def _decode(self) -> Plan | None:
         rows: list[PlannedRow] = []
         # A copy: _grow may preempt sequences behind the one at hand, which are then passed over.
         for sequence in list(self.running):
@@ -117,7 +138,25 @@ class Scheduler:
                     position=position + 1 - sequence.prompt_length,
                 )
             )
-        return rows
+        if self._speculative_tokens:
+            rows = [self._with_drafts(row) for row in rows]  # after all have what they must have
+        kind = StepKind.VERIFY if any(row.drafts for row in rows) else StepKind.DECODE
+        return Plan(kind, rows) if rows else None
+
+    def _with_drafts(self, row: PlannedRow) -> PlannedRow:
+        """The row with as many drafts as there are, as the output may have, and as fit into free
+        blocks."""
+        sequence, size = row.sequence, self._limits.block_size
+        most = min(
+            self._speculative_tokens,
+            sequence.params.max_tokens - sequence.generated - 1,  # what follows them is drawn too
+            (len(sequence.blocks) + self.pool.free) * size - row.end,
+        )
+        drafts = sequence.ngrams.draft(sequence.tokens, most)
+        end = row.end + len(drafts)
+        missing = max(0, blocks_for(end, size) - len(sequence.blocks))
+        sequence.blocks += self.pool.allocate(missing)
+        return msgspec.structs.replace(row, end=end, drafts=tuple(drafts))
 
     def _grow(self, sequence: Sequence) -> bool:
         """Make room for the next position, preempting later arrivals if need be. False if the

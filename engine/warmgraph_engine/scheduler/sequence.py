@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import count
 
 from warmgraph_engine.sampling.params import SamplingParams
+from warmgraph_engine.scheduler.ngram import NgramIndex
 
 
 class FinishReason(StrEnum):
@@ -47,12 +48,15 @@ class Sequence:
     slot: int = field(default=-1, init=False)
     """Its place in what a device keeps per running sequence; -1 while it does not run."""
     pending: int = field(default=0, init=False)
-    """Tokens drawn by steps already issued whose results have not been read: 1 at most."""
+    """Tokens drawn by steps already issued whose results have not been read: 1 at most, and 1
+    more for each draft."""
     ended: bool = field(default=False, init=False)
     """Finished or cancelled. A step issued before that was known may still draw for it."""
     admitted: bool = field(default=False, init=False)
     """Has been given KV blocks at some time, so it is no longer waiting for its first step."""
     preemptions: int = field(default=0, init=False)
+    ngrams: NgramIndex = field(default_factory=NgramIndex, init=False)
+    """Where drafts come from; empty without speculative decoding."""
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.tokens)

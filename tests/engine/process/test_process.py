@@ -101,8 +101,8 @@ class Engine:
     def serve(self) -> None:
         self.wait_for(lambda: self.get("/health")[0] == 200)
 
-    def complete(self, prompt: str) -> str:
-        body = {"model": "model", "prompt": prompt, "max_tokens": 8, "temperature": 0}
+    def complete(self, prompt: str, max_tokens: int = 8) -> str:
+        body = {"model": "model", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
         request = urllib.request.Request(
             self.url() + "/v1/completions",
             json.dumps({**body, "ignore_eos": True}).encode(),
@@ -169,6 +169,31 @@ def test_the_second_start_restores_what_the_first_captured(
     eager = start(f"--model={model}", "--execution=Eager")
     eager.serve()
     assert eager.complete("hello there") == answer
+
+
+def test_drafts_and_their_stored_graphs_leave_the_answer_as_it_is(
+    start: Start, model: Path, tmp_path: Path
+) -> None:
+    plain = start(f"--model={model}")
+    plain.serve()
+    expected = plain.complete("ababababab", 40)
+    assert plain.stop() == 0
+    flags = [
+        f"--model={model}",
+        f"--cache-directory={tmp_path / 'cache'}",
+        *("--speculative-method=NGram", "--speculative-tokens=3", "--verify-buckets=1,2"),
+    ]
+    for number in range(2):
+        drafting = start(*flags)
+        drafting.serve()
+        assert drafting.complete("ababababab", 40) == expected
+        values = dict(line.rsplit(" ", 1) for line in drafting.get("/metrics")[1].splitlines())
+        verified = 'steps_total{bucket="1",kind="verify",path="exact",reason="bucket"}'
+        assert float(values[f"warmgraph_{verified}"]) > 0
+        assert float(values["warmgraph_spec_decode_accepted_tokens_total"]) > 0
+        assert drafting.stop() == 0
+        assert ("graph cache: Hit" in drafting.log) == bool(number)
+        assert ("Capturing" in drafting.log) != bool(number)
 
 
 AS_NOBODY = (

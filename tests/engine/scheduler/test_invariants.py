@@ -10,6 +10,7 @@ from tests.engine.harness import sequence
 from tests.engine.toy import limits
 from warmgraph_api.report import StepKind
 from warmgraph_engine.kv import DUMMY_BLOCK, blocks_for
+from warmgraph_engine.sampling.sampler import SampledToken
 from warmgraph_engine.scheduler.scheduler import Scheduler
 from warmgraph_engine.step import PENDING_TOKEN
 
@@ -22,13 +23,14 @@ class Schedule(RuleBasedStateMachine):
     """Tokens are read as soon as they are drawn."""
 
     run_ahead = False
+    speculative_tokens = 0
 
     def __init__(self):
         super().__init__()
         self.unread = None
-        self.scheduler = Scheduler(FACTS)
+        self.scheduler = Scheduler(FACTS, speculative_tokens=self.speculative_tokens)
         self.alive = []
-        self.last_kind = None
+        self.prefilled_last = None
 
     @rule(prompt=st.integers(1, 30), output=st.integers(1, 18), scored=st.booleans())
     def arrive(self, prompt, output, scored):
@@ -76,30 +78,45 @@ class Schedule(RuleBasedStateMachine):
 
     def check(self, plan, before, both):
         if both and not self.run_ahead and len(self.scheduler.running) == len(self.alive):
-            assert plan.kind is not self.last_kind or self.scheduler.preemptions
-        self.last_kind = plan.kind
+            alternates = (plan.kind is StepKind.PREFILL) is not self.prefilled_last
+            assert alternates or self.scheduler.preemptions
+        self.prefilled_last = plan.kind is StepKind.PREFILL
         step = plan.step()
         assert 0 < len(step.rows) <= FACTS.max_batch_size
         if plan.kind is StepKind.PREFILL:
             assert step.tokens <= FACTS.max_batch_tokens
         for row, planned in zip(step.rows, plan.rows, strict=True):
             assert (plan.kind is StepKind.DECODE) <= (len(row.token_ids) == row.logit_rows == 1)
+            assert (plan.kind is StepKind.VERIFY) <= (len(row.token_ids) == row.logit_rows)
+            assert len(planned.drafts) <= (plan.kind is StepKind.VERIFY) * self.speculative_tokens
             assert planned.start == before[planned.sequence.id] or planned.start == 0
             assert planned.end <= len(row.block_table) * FACTS.block_size
             assert not planned.sequence.ended
             longest = planned.sequence.prompt_length + planned.sequence.params.max_tokens - 1
             assert planned.end <= longest, "a token is computed that nothing can follow"
-            assert planned.sequence.pending == planned.draws + (PENDING_TOKEN in row.token_ids)
+            assert planned.sequence.pending == planned.drawn + (PENDING_TOKEN in row.token_ids)
             assert (PENDING_TOKEN in row.token_ids) <= self.run_ahead
+        assert (plan.kind is StepKind.VERIFY) == any(planned.drafts for planned in plan.rows)
         assert len({row.slot for row in step.rows}) == len(step.rows)
 
     def read(self, plan):
         for planned in plan.rows:
-            stops = planned.sequence.prompt_length % 3 == 0 and planned.position == 2
-            ended = planned.sequence.ended
-            if planned.draws and not ended and planned.sequence.append(STOP if stops else 7):
-                self.scheduler.remove([planned.sequence])
-                self.alive.remove(planned.sequence)
+            sequence = planned.sequence
+            if sequence.ended or not planned.draws:
+                continue
+            kept = planned.commit([self.drawn(sequence, planned, n) for n in range(planned.drawn)])
+            if planned.drafts:
+                self.scheduler.reject(sequence, planned.drawn - len(kept))
+            if kept[-1][1] is not None:
+                self.scheduler.remove([sequence])
+                self.alive.remove(sequence)
+
+    def drawn(self, sequence, planned, number):
+        """Mostly what repeats, so that drafts are made, kept and rejected."""
+        position = planned.position + number
+        if sequence.prompt_length % 3 == 0 and position == 2:
+            return SampledToken(STOP)
+        return SampledToken(8 if position % 5 == sequence.id % 5 else 7)
 
     @invariant()
     def blocks_are_held_once_and_by_running_sequences_only(self):
@@ -109,7 +126,8 @@ class Schedule(RuleBasedStateMachine):
         for s in self.scheduler.waiting:
             assert (s.blocks, s.computed) == ([], 0)
         for s in self.scheduler.running:
-            assert len(s.blocks) >= blocks_for(s.computed, FACTS.block_size)
+            held = max(s.computed, s.prefill_end)
+            assert len(s.blocks) == blocks_for(held, FACTS.block_size), "drafts leave nothing"
 
     @invariant()
     def each_sequence_waits_or_runs_in_order_of_arrival(self):
@@ -126,7 +144,15 @@ class ScheduleAhead(Schedule):
     run_ahead = True
 
 
+class ScheduleWithDrafts(Schedule):
+    """Text that often repeats, with speculative decoding."""
+
+    speculative_tokens = 3
+
+
 BOUNDS = settings(deadline=None, max_examples=60, stateful_step_count=30)
 Schedule.TestCase.settings = ScheduleAhead.TestCase.settings = BOUNDS
+ScheduleWithDrafts.TestCase.settings = BOUNDS
 TestSchedule = Schedule.TestCase
 TestScheduleAhead = ScheduleAhead.TestCase
+TestScheduleWithDrafts = ScheduleWithDrafts.TestCase

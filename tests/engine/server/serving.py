@@ -83,10 +83,17 @@ async def start_server(
     settings: ServerSettings | None = None,
     max_waiting: int = 1000,
     send_buffer_bytes: int | None = None,
+    habit: float = 0.0,
+    speculative_tokens: int = 0,
     **changes: int,
 ) -> Served:
     """Serve the toy model on loopback; `changes` are to its limits."""
-    engine = Engine(limits(vocabulary=VOCABULARY, **changes), max_waiting=max_waiting)
+    engine = Engine(
+        limits(vocabulary=VOCABULARY, **changes),
+        max_waiting=max_waiting,
+        habit=habit,
+        speculative_tokens=speculative_tokens,
+    )
     served = Served(engine=engine, text=text)
     served.service = Service(
         model_name=MODEL,
