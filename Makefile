@@ -89,9 +89,11 @@ cluster-down: setup ## Stop the local Kubernetes and remove its data; built prog
 demo-down: setup ## Remove what the demo made, the local cluster included
 	@$(PY) -m demo down
 
-bench: setup ## Decoding on the CPU against transformers; writes docs/benchmarks/cpu_decode.json
+bench: setup ## Decoding on the CPU, against transformers and with drafts; writes docs/benchmarks
 	@$(PY) -m benchmarks.cpu_decode --model "$$($(PY) demo/fetch_model.py)" \
 		--json docs/benchmarks/cpu_decode.json
+	@$(PY) -m benchmarks.speculative --model "$$($(PY) demo/fetch_model.py)" \
+		--json docs/benchmarks/speculative.json
 
 constraints: setup ## Pin the versions that are installed now
 	@{ sed -n '/^#/p' constraints.txt; $(VENV)/bin/uv pip freeze --python $(PY) \
