@@ -49,7 +49,9 @@ def _add_serving(group: argparse._ArgumentGroup) -> None:
         "--served-model-name", default="", metavar="NAME", help="name in the API; the folder's"
     )
     group.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
-    group.add_argument("--port", type=_whole(0), default=ports.ENGINE_PORT, help="0 picks one")
+    group.add_argument(
+        "--port", type=_whole(0, 65535), default=ports.ENGINE_PORT, help="0 picks one"
+    )
     group.add_argument(
         "--report-socket", type=Path, metavar="PATH", help="socket of the sidecar, if there is one"
     )
