@@ -185,6 +185,12 @@ REFUSED = [
         "must be a memory size above 0",
     ),
     Refused(
+        "KV block of one position",
+        {"spec.engine.kvCache.blockSize": 1},
+        "spec.engine.kvCache.blockSize",
+        "should be greater than or equal to 2",
+    ),
+    Refused(
         "KV block longer than any sequence",
         {"spec.engine.maxModelLength": 64, "spec.engine.kvCache.blockSize": 128},
         "spec.engine.kvCache.blockSize",
