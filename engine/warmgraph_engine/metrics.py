@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 # A replayed decode step takes 1 to 50 ms, a prefill chunk up to a second on a CPU.
 _ITL_BUCKETS = (
@@ -44,6 +44,7 @@ class EngineMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        ProcessCollector(registry=registry)
         self.requests = Counter(
             "warmgraph_requests",
             "Generation requests that ended, by outcome.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from prometheus_client import CollectorRegistry, Metric
 
 from tests.sidecar.reports import policy, report
@@ -41,6 +42,10 @@ def of_the_engine() -> Iterator[Metric]:
     yield from GraphMetrics(StepCounts(), graphs).collect()
 
 
+def of_the_operator() -> Iterable[Metric]:
+    return operator.Metrics().registry.collect()
+
+
 def of_the_sidecar() -> Iterable[Metric]:
     pod = Pod(policy())
     pod.on_report(report(ready_seconds=1.0))
@@ -57,8 +62,17 @@ def of_the_activator() -> Iterable[Metric]:
 
 def test_the_page_lists_every_metric_and_no_other() -> None:
     exported = names(of_the_engine()) | names(of_the_sidecar()) | names(of_the_activator())
-    exported |= names(operator.Metrics().registry.collect())
+    exported |= names(of_the_operator())
     first_columns = re.findall(r"^\| (`warmgraph_[^|]*)\|", PAGE.read_text(), re.MULTILINE)
     listed = [name for column in first_columns for name in re.findall(r"`([a-z_]+)`", column)]
     assert set(listed) == exported
     assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize("metrics", [of_the_engine, of_the_operator, of_the_activator])
+def test_a_process_exports_its_processor_time_and_memory(
+    metrics: Callable[[], Iterable[Metric]],
+) -> None:
+    """The sidecar's is tried with the sidecar as a process."""
+    found = {metric.name for metric in metrics()}
+    assert {"process_cpu_seconds", "process_resident_memory_bytes"} <= found
