@@ -207,7 +207,7 @@ def test_a_random_user_without_a_home_on_a_read_only_system_is_served(
         engine.serve()
         assert engine.complete("hello")
         if cache != "someone-elses":
-            assert "graphs are not stored: " in engine.log
+            engine.wait_for(lambda: "graphs are not stored: " in engine.log)
         assert engine.stop() == 0
     finally:
         shutil.rmtree(public)
