@@ -73,7 +73,7 @@ test-gpu: setup ## Tests of the CUDA backend, on a machine with a GPU
 test-only: setup ## Some tests: make test-only T=tests/operator
 	@$(PY) -m pytest $(T)
 
-cluster: setup ## The local Kubernetes, built once (6 to 10 minutes) and started
+cluster: setup ## The local Kubernetes, built once (10 to 15 minutes on 2 cores) and started
 ifeq ($(KUBECONFIG),)
 	@$(PY) -m devcluster up
 endif

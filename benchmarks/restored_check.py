@@ -10,7 +10,6 @@ median of its rounds: on a busy machine only the ratio means anything.
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import statistics
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 from benchmarks import results
 from warmgraph_api import wire
 from warmgraph_api.report import Stage, WarmupReport
+from warmgraph_api.resource import Device
 from warmgraph_engine.store import locks, reading, writing
 from warmgraph_engine.store.layout import Plan
 
@@ -107,8 +107,7 @@ def main() -> None:
     for name, figure in figures.items():
         print(f"{name:<32} {figure:>8}")
     if arguments.json is not None:
-        hardware = results.cpu(len(os.sched_getaffinity(0)))
-        results.write(arguments.json, figures, hardware=hardware, packages=("torch",))
+        results.write(arguments.json, figures, device=Device.CPU)
 
 
 if __name__ == "__main__":

@@ -45,5 +45,5 @@ def asks_for_stream(request: web.BaseRequest, body: bytes) -> bool:
         return False
     try:
         return _call_decoder.decode(body).stream
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):  # the engine says what is wrong with it
         return False

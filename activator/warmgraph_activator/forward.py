@@ -32,6 +32,8 @@ ERROR_BYTES = 1 << 20
 def _url(host: str, port: int, request: web.BaseRequest) -> URL:
     """The same target at the pod, character by character where the caller sent only a path."""
     target = request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
+    if not target.startswith("/"):  # `OPTIONS *`; what follows a port must not become part of it
+        target = f"/{target}"
     address = f"[{host}]" if ":" in host else host
     return URL(f"http://{address}:{port}{target}", encoded=True)
 

@@ -104,7 +104,7 @@ class Handler:
                     ended = await self._forward(call, lease)
                 except NotSentError:
                     lease.on_refused()
-                    place.rejoin()
+                    self._hold.rejoin(place)
                 else:
                     self._metrics.waited.labels(*self._hold.key).observe(waited)
                     return ended

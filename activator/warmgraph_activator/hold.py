@@ -72,8 +72,7 @@ class Hold:
         """A place in the line. Raises Refusal if there is none, or no pod will ever come."""
         self._check()
         # Also a request that finds the line full, or may not wait at all, is one to wake up for.
-        self.knocked = self.knocked or not self.awake
-        self.busy.set()
+        self._knock()
         return self.line.enter()
 
     def join(self, place: Place) -> None:
@@ -81,6 +80,13 @@ class Hold:
         self._check()
         place.join()
         self.pump()
+
+    def rejoin(self, place: Place) -> None:
+        """The pod it got took no connection. Raises Refusal if no other will come."""
+        self._check()
+        # Nobody else may have waited while it tried, and then nobody looks after the pods.
+        self._knock()
+        place.rejoin()
 
     def timed_out(self) -> Refusal:
         seconds = self.line.limits.timeout_seconds
@@ -96,6 +102,10 @@ class Hold:
             if lease is None:
                 return
             self.line.grant(place, lease)
+
+    def _knock(self) -> None:
+        self.knocked = self.knocked or not self.awake
+        self.busy.set()
 
     def _check(self) -> None:
         refusal = self._refusal()

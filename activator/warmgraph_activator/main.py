@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -25,6 +24,7 @@ from warmgraph_activator.reflector import Reflector
 from warmgraph_activator.refusal import Outcome, Refusal
 from warmgraph_activator.registry import DeploymentSink, PodSink, Registry
 from warmgraph_activator.settings import Settings, parse
+from warmgraph_api import openfiles
 
 log = logging.getLogger(__name__)
 
@@ -178,14 +178,8 @@ async def run(settings: Settings) -> None:
     log.info("stopped")
 
 
-def raise_file_limit() -> None:
-    """A held caller is an open file: allow as many as the system lets this process have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = parse()
-    raise_file_limit()
+    openfiles.allow_many()
     asyncio.run(run(settings))

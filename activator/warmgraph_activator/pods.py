@@ -78,7 +78,7 @@ class Pods:
         if seen is None:
             return
         seen.verdict, seen.verdict_at, seen.message = ready, self._clock(), message
-        if ready:
+        if ready is not False:
             self._changed()
 
     @property

@@ -68,7 +68,7 @@ class StaticBuffers:
         # Padding leaves the dummy block's first position alone: the canary's token is there
         # (canary.py), and a padded graph must not overwrite what it is about to read.
         tokens = np.arange(len(arrays["slots"]))
-        self._dummy_offsets = 1 + tokens % (block_size - 1) if block_size > 1 else 0 * tokens
+        self._dummy_offsets = 1 + tokens % (block_size - 1)
 
     def fill(self, step: Step, shape: StepShape) -> None:
         """Write a step and the padding up to `shape`, which must hold it."""

@@ -37,8 +37,6 @@ def context_steps(limits: Limits, *, tokens: int, sequences: int) -> Iterator[St
     rows: list[StepRow] = []
     for sequence in range(check_blocks(limits)):
         length = _context_length(sequence, limits)
-        if not length:
-            return
         row = _row(sequence, start=0, count=length, limits=limits)
         if len(rows) == sequences or sum(len(r.token_ids) for r in (*rows, row)) > tokens:
             yield Step(kind=StepKind.PREFILL, rows=rows)
@@ -83,8 +81,7 @@ def _sequences(wanted: int, limits: Limits) -> int:
 
 
 def _context_length(sequence: int, limits: Limits) -> int:
-    # Up to 4 tokens are enough for lengths to differ; one position stays free for the step, so
-    # that with blocks of one position there is no context at all.
+    # Up to 4 tokens are enough for lengths to differ; one position stays free for the step.
     return min(1 + sequence % 4, limits.block_size - 1)
 
 

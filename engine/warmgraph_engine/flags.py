@@ -21,6 +21,7 @@ from warmgraph_api.resource import (
     WarmupOrder,
     WarmupPolicy,
 )
+from warmgraph_engine import kv
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,7 +50,9 @@ def _add_serving(group: argparse._ArgumentGroup) -> None:
         "--served-model-name", default="", metavar="NAME", help="name in the API; the folder's"
     )
     group.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
-    group.add_argument("--port", type=_whole(0), default=ports.ENGINE_PORT, help="0 picks one")
+    group.add_argument(
+        "--port", type=_whole(0, 65535), default=ports.ENGINE_PORT, help="0 picks one"
+    )
     group.add_argument(
         "--report-socket", type=Path, metavar="PATH", help="socket of the sidecar, if there is one"
     )
@@ -77,14 +80,14 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--attention-backend", default="auto", metavar="NAME", help="kernels; auto picks by device"
     )
-    for flag, default, text in (
-        ("--tensor-parallel-size", 1, "GPUs that share the model"),
-        ("--max-model-length", 2048, "longest prompt plus answer, in tokens"),
-        ("--max-batch-size", 8, "most sequences in one step"),
-        ("--max-batch-tokens", 256, "most prompt tokens in one prefill chunk"),
-        ("--kv-block-size", 16, "positions in one KV block"),
+    for flag, least, default, text in (
+        ("--tensor-parallel-size", 1, 1, "GPUs that share the model"),
+        ("--max-model-length", 1, 2048, "longest prompt plus answer, in tokens"),
+        ("--max-batch-size", 1, 8, "most sequences in one step"),
+        ("--max-batch-tokens", 1, 256, "most prompt tokens in one prefill chunk"),
+        ("--kv-block-size", kv.MIN_BLOCK_SIZE, 16, "positions in one KV block"),
     ):
-        group.add_argument(flag, type=_whole(1), default=default, metavar="N", help=text)
+        group.add_argument(flag, type=_whole(least), default=default, metavar="N", help=text)
     group.add_argument(
         "--kv-cache-memory",
         type=parse_quantity,

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 
 DUMMY_BLOCK = 0
 
+MIN_BLOCK_SIZE = 2
+"""Of the dummy block's positions one is the canary's (canary.py), and padding needs another."""
+
 
 class OutOfBlocksError(RuntimeError):
     """More blocks were asked for than are free. Callers check `free` first."""

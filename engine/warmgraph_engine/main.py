@@ -20,6 +20,7 @@ import uvloop
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from warmgraph_api import openfiles
 from warmgraph_api.reasons import Reason
 from warmgraph_api.report import Stage
 from warmgraph_api.resource import Execution
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
+    openfiles.allow_many()
     return uvloop.run(_Process(config).run())
 
 

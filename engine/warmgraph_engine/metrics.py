@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from operator import eq
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 # A replayed decode step takes 1 to 50 ms, a prefill chunk up to a second on a CPU.
 _ITL_BUCKETS = (
@@ -45,6 +45,7 @@ class EngineMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        ProcessCollector(registry=registry)
         self.requests = Counter(
             "warmgraph_requests",
             "Generation requests that ended, by outcome.",

@@ -10,6 +10,7 @@ from warmgraph_operator.desired.support import wants_claim
 from warmgraph_operator.kinds import Object
 from warmgraph_operator.observed import Observed
 from warmgraph_operator.problem import Problem
+from warmgraph_operator.references import claims_of
 from warmgraph_operator.resource import InferenceDeployment
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -26,10 +27,7 @@ def _mounted(infd: InferenceDeployment) -> Iterator[str]:
         yield model
     if infd.spec.graph_cache.volume.claim_name and infd.spec.graph_cache.mode != "Disabled":
         yield infd.spec.graph_cache.volume.claim_name
-    for volume in infd.spec.template.volumes:
-        source = volume.get("persistentVolumeClaim")
-        if source:
-            yield source.get("claimName", "")
+    yield from claims_of(infd.spec.template)
 
 
 def diagnose_claims(infd: InferenceDeployment, observed: Observed) -> Problem | None:

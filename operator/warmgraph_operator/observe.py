@@ -15,9 +15,10 @@ from warmgraph_operator.desired.support import wants_claim
 from warmgraph_operator.kinds import Kind, Object
 from warmgraph_operator.observed import Observed, is_activator_slice, live, owned_by
 from warmgraph_operator.pods import needs_events
+from warmgraph_operator.references import config_maps_of
 from warmgraph_operator.reports import PodReader
 from warmgraph_operator.resource import InferenceDeployment
-from warmgraph_operator.revision import config_map_digest, config_maps_of
+from warmgraph_operator.revision import config_map_digest
 
 # What a pod waits for that nothing but an event names. Others, such as a startup probe's first
 # misses, are part of every start.

@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo
 
-from warmgraph_api.resource import Spec, Template
+from warmgraph_api.resource import Spec
 
 DIGEST_LENGTH = 10
 """Hex digits: 40 bits tell a resource's few dozen revisions apart, and names stay short."""
@@ -73,24 +73,3 @@ def config_map_digest(config_map: Mapping[str, Any] | None) -> str:
     if config_map is None:
         return ""
     return digest([config_map.get("data") or {}, config_map.get("binaryData") or {}])
-
-
-def config_maps_of(template: Template) -> tuple[str, ...]:
-    """Names of the ConfigMaps that the environment or the volumes refer to, sorted."""
-    return tuple(sorted(set(_references(template))))
-
-
-def _references(template: Template) -> Iterator[str]:
-    for variable in template.env:
-        reference = (variable.get("valueFrom") or {}).get("configMapKeyRef")
-        if reference:
-            yield reference.get("name", "")
-    for source in template.env_from:
-        if source.get("configMapRef"):
-            yield source["configMapRef"].get("name", "")
-    for volume in template.volumes:
-        if volume.get("configMap"):
-            yield volume["configMap"].get("name", "")
-        for source in (volume.get("projected") or {}).get("sources") or []:
-            if source.get("configMap"):
-                yield source["configMap"].get("name", "")

@@ -67,6 +67,28 @@ async def test_the_target_arrives_as_it_was(
     assert model.requests[0].target == arrives
 
 
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "CONNECT"])
+@pytest.mark.parametrize("target", ["*", "*@{other}/x", "@{other}/x", "{other}", "x:y@{other}"])
+async def test_no_target_leads_to_another_host_than_the_pods(
+    world: World, model: ModelPod, method: str, target: str
+) -> None:
+    """`http://POD:8000*@other/` would be at another host."""
+    reached = asyncio.Event()
+
+    async def other(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        writer.close()
+
+    async with await asyncio.start_server(other, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        line = f"{method} {target.format(other=f'{host}:{port}')} HTTP/1.1"
+        writer.write(f"{line}\r\nHost: x\r\n\r\n".encode())
+        assert (await reader.readline()).split()[1] in {b"200", b"400", b"404"}
+        writer.close()
+        assert not reached.is_set()
+
+
 async def test_method_and_body_arrive_as_they_were(world: World, model: ModelPod) -> None:
     async with world.client.put(world.url, data=b"\0\xff") as response:
         assert response.status == 200

@@ -160,7 +160,7 @@ async def test_one_whose_pod_refused_waits_again_before_all_others(hold: Hold) -
     assert hold.line.held == 0
     lease.on_refused()
     second = waiting(hold)
-    first.rejoin()
+    hold.rejoin(first)
     lease.release()
     assert hold.line.held == 2
     hold.pods.put(model_pod("b", "10.0.0.2"))
@@ -169,6 +169,33 @@ async def test_one_whose_pod_refused_waits_again_before_all_others(hold: Hold) -
     hold.pods.on_verdict("b", ready=True, message="")
     assert first.granted.done()
     assert second.done(), "two slots for a batch of one"
+
+
+async def test_one_whose_pod_refused_is_told_when_all_is_lost(hold: Hold) -> None:
+    hold.pods.put(model_pod("a", ready=True))
+    place = hold.enter()
+    hold.join(place)
+    assert await place.wait(1) is not None
+    hold.close(Refusal(Outcome.SHUTTING_DOWN, "bye"))
+    with pytest.raises(Refusal, match="bye"):
+        hold.rejoin(place)
+
+
+async def test_one_whose_pod_refused_gets_it_later_also_where_sidecars_are_mute(
+    hold: Hold, clock: Clock
+) -> None:
+    hold.pods.put(model_pod("a", ready=True))
+    place = hold.enter()
+    hold.join(place)
+    lease = await place.wait(1)
+    assert lease is not None
+    lease.on_refused()
+    hold.rejoin(place)
+    lease.release()
+    assert not place.granted.done()
+    clock.now += 0.2
+    hold.pods.on_verdict("a", ready=None, message="")
+    assert place.granted.done()
 
 
 async def test_limits_may_shrink_below_what_is_held(hold: Hold) -> None:

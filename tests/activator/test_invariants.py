@@ -100,7 +100,7 @@ class OneDeployment(RuleBasedStateMachine):
 
         async def rejoin() -> None:
             lease.on_refused()
-            place.rejoin()
+            self.hold.rejoin(place)
 
         self.run(rejoin())
         self.waiting.insert(0, place)

@@ -210,3 +210,15 @@ async def test_many_held_callers_are_served_in_their_order(at_zero: Started) -> 
     await asyncio.gather(*asking)
     paths = [r.target for r in model.requests]
     assert set(paths[:16]) == {f"/{n}" for n in range(16)}, "the first batch are the first callers"
+
+
+async def test_a_body_that_is_nested_too_deeply_is_the_engines_business(at_zero: Started) -> None:
+    world = await at_zero()
+    body = b'{"user": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    headers = {"Content-Type": "application/json"}
+    asking = asyncio.create_task(world.client.post(world.url, data=body, headers=headers))
+    await until(lambda: world.api.scale_writes)
+    model = await world.pod("llm-a")
+    await model.start()
+    assert (await asking).status == 200
+    assert model.requests[0].body == body

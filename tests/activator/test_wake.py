@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 
 import pytest
 
-from tests.activator.activated import until
+from tests.activator.activated import WAIT_SECONDS, until
 from tests.activator.cluster import PODS, RESOURCES
 from tests.activator.conftest import Started, World
 from tests.activator.objects import condition, pod
@@ -143,6 +144,25 @@ async def test_a_fresh_pod_that_refuses_connections_costs_only_time(at_zero: Sta
     assert [r.body for r in model.requests] == [b"body"] * 5
     labels = 'name="llm",namespace="default"'
     assert f"waited_seconds_count{{{labels}}} 5.0" in await world.metrics()
+
+
+async def test_a_pod_that_lets_connections_time_out_is_asked_again(at_zero: Started) -> None:
+    """While one tries to connect nobody waits, and nobody looks after the pods any more."""
+    world = await at_zero()
+    asking = world.asking()
+    await until(lambda: world.api.scale_writes)
+    model = await world.pod("llm-a")
+    full = socket.create_server((model.ip, world.settings.engine_port), backlog=0)
+    waiting = socket.create_connection(full.getsockname())  # the next one gets no answer at all
+    await model.start_sidecar()
+    model.ready = True
+    await world.held(0)
+    await world.held(1)
+    waiting.close()
+    full.close()
+    await model.start_engine()
+    async with asyncio.timeout(WAIT_SECONDS):
+        assert (await asking)[0] == 200
 
 
 async def test_another_pod_is_taken_while_one_refuses(world: World) -> None:

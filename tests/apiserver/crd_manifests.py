@@ -185,6 +185,12 @@ REFUSED = [
         "must be a memory size above 0",
     ),
     Refused(
+        "KV block of one position",
+        {"spec.engine.kvCache.blockSize": 1},
+        "spec.engine.kvCache.blockSize",
+        "should be greater than or equal to 2",
+    ),
+    Refused(
         "KV block longer than any sequence",
         {"spec.engine.maxModelLength": 64, "spec.engine.kvCache.blockSize": 128},
         "spec.engine.kvCache.blockSize",
@@ -426,6 +432,18 @@ REFUSED = [
         "spec.template.volumeMounts[0].mountPath",
         "the operator mounts its own volumes at /run/warmgraph, /tmp, /var/cache/warmgraph",
     ),
+    *(
+        Refused(
+            f"mount at {path}",
+            {
+                "spec.template.volumes": [{"name": "scratch", "emptyDir": {}}],
+                "spec.template.volumeMounts": [{"name": "scratch", "mountPath": path}],
+            },
+            "spec.template.volumeMounts[0].mountPath",
+            "must be an absolute path without",
+        )
+        for path in ("/", "/tmp/", "//tmp", "/run/../tmp", "/./tmp", "/tmp/.", "scratch", "/a:b")
+    ),
     Refused(
         "mount of a volume that is not there",
         {
@@ -535,6 +553,7 @@ ACCEPTED = [
                 "volumeMounts": [
                     {"name": "scratch", "mountPath": "/scratch"},
                     {"name": "model", "mountPath": "/weights", "readOnly": True},
+                    {"name": "scratch", "mountPath": "/opt/..data/.cache"},
                 ],
                 "imagePullSecrets": [{"name": "pull"}],
                 "priorityClassName": "high",

@@ -140,6 +140,14 @@ def test_every_value_has_a_comment_above_it() -> None:
         ({"monitoring": {"interval": "15"}}, ["interval", "pattern"]),
         ({"networkPolicy": {"apiServerPorts": []}}, ["apiServerPorts"]),
         ({"crds": {"install": "yes"}}, ["crds", "install", "boolean"]),
+        ({"fullnameOverride": "Warm_graph"}, ["fullnameOverride", "pattern"]),
+        ({"nameOverride": "-x"}, ["nameOverride", "pattern"]),
+        ({"commonLabels": {"app.kubernetes.io/name": "mine"}}, ["commonLabels", "name"]),
+        ({"operator": {"podLabels": {"app.kubernetes.io/component": "mine"}}}, ["podLabels"]),
+        (
+            {name: {"serviceAccount": {"name": "one"}} for name in ("operator", "activator")},
+            ["operator.serviceAccount", "activator.serviceAccount", "one"],
+        ),
         ({"unknown": 1}, ["unknown"]),
     ],
 )

@@ -56,7 +56,7 @@ def specs(draw: st.DrawFn) -> Spec:
                 "maxBatchSize": batch,
                 "maxBatchTokens": tokens,
                 "kvCache": {
-                    "blockSize": draw(st.integers(1, 256)),
+                    "blockSize": draw(st.integers(2, 256)),
                     "memory": draw(st.sampled_from(["1", "1.5Gi", "100k", "512Mi", "2T", "3G"])),
                 },
                 "speculative": {"method": method, "tokens": draw(st.integers(1, 16))},

@@ -8,7 +8,8 @@ import pytest
 
 from tests.operator.builders import CONFIG, infd
 from warmgraph_operator.desired.pod import pod_template
-from warmgraph_operator.revision import config_map_digest, config_maps_of, revision
+from warmgraph_operator.references import claims_of, config_maps_of
+from warmgraph_operator.revision import config_map_digest, revision
 
 
 def digest(**spec: Any) -> str:
@@ -96,6 +97,25 @@ def test_config_maps_are_found_wherever_a_template_may_name_one() -> None:
         }
     ).spec.template
     assert config_maps_of(template) == ("four", "one", "three", "two")
+
+
+@pytest.mark.parametrize("name", [None, "", "x y", "../secrets/other", "Upper", 7, {}, "a" * 254])
+def test_what_can_name_no_object_is_looked_for_nowhere(name: Any) -> None:
+    template = infd(
+        template={
+            "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": name}}}],
+            "envFrom": [{"configMapRef": {"name": name}}, {"configMapRef": name}],
+            "volumes": [
+                {"name": "a", "configMap": {"name": name}},
+                {"name": "b", "projected": {"sources": [{"configMap": {"name": name}}, name]}},
+                {"name": "c", "projected": {"sources": name}},
+                {"name": "d", "persistentVolumeClaim": {"claimName": name}},
+                {"name": "e", "persistentVolumeClaim": name},
+            ],
+        }
+    ).spec.template
+    assert config_maps_of(template) == ()
+    assert claims_of(template) == ()
 
 
 def test_the_revision_is_on_every_pod_whatever_labels_a_user_gives() -> None:

@@ -94,6 +94,13 @@ def test_home_is_writable_unless_the_user_says_otherwise() -> None:
     assert engine(template={"env": own})["env"] == own
 
 
+def test_text_of_the_resource_is_no_reference_to_a_variable() -> None:
+    model = {"uri": "pvc://models/a$$b", "revision": "$(HOME)"}
+    args = engine(model=model)["args"]
+    assert "--model=/models/models/a$$$$b" in args
+    assert "--model-revision=$$(HOME)" in args
+
+
 def test_a_model_on_a_claim_is_mounted_read_only_where_the_engine_looks() -> None:
     uri = {"model": {"uri": "pvc://models/llama/8b"}}
     assert volumes(**uri)["model"]["persistentVolumeClaim"] == {

@@ -36,7 +36,7 @@ class Execution(StrEnum):
 class KVCache(Resource, frozen=True, kw_only=True):
     """The paged KV cache."""
 
-    block_size: Annotated[int, Meta(ge=1, le=256, description="Positions in one block.")] = 16
+    block_size: Annotated[int, Meta(ge=2, le=256, description="Positions in one block.")] = 16
     memory: Annotated[
         MemoryQuantity,
         Meta(description="Memory for all blocks, as a quantity such as 512Mi or 40Gi."),

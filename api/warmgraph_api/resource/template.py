@@ -184,7 +184,13 @@ class Template(Resource, frozen=True, kw_only=True):
                                 f"!(self in {RESERVED_PATHS})",
                                 "the operator mounts its own volumes at "
                                 f"{', '.join(RESERVED_PATHS)}: choose another path",
-                            )
+                            ),
+                            # One way to write a path, or the rule above could be got around.
+                            rule(
+                                "self.matches('^(/[^/:]+)+$') && !self.matches('/[.][.]?(/|$)')",
+                                "must be an absolute path without ':', '//', '.' and '..', and "
+                                "without a '/' at its end",
+                            ),
                         ),
                     },
                 ),

@@ -29,3 +29,6 @@ async def read_body(request: web.Request, kind: type[T]) -> T:
         return msgspec.json.decode(content, type=kind)
     except msgspec.MsgspecError as error:
         raise from_msgspec(error) from error
+    except RecursionError as error:
+        # Of fields that are not looked at: all others have a depth of their own.
+        raise bad_request("the body is nested too deeply", code="invalid_json") from error

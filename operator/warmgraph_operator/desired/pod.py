@@ -83,7 +83,7 @@ def _sidecar(spec: Spec, config: Config) -> Object:
         "image": config.sidecar_image,
         "imagePullPolicy": config.image_pull_policy,
         "command": ["warmgraph-sidecar"],
-        "args": sidecar_flags(spec),
+        "args": _literally(sidecar_flags(spec)),
         "restartPolicy": "Always",
         "ports": [{"name": "sidecar", "containerPort": ports.SIDECAR_PORT}],
         # It listens within a second, so that an earlier question is only a warning in everybody's
@@ -109,7 +109,7 @@ def _engine(infd: InferenceDeployment, config: Config) -> Object:
         "image": spec.engine.image or config.engine_image,
         "imagePullPolicy": config.image_pull_policy,
         "command": ["warmgraph-engine"],
-        "args": engine_flags(spec, name=infd.name),
+        "args": _literally(engine_flags(spec, name=infd.name)),
         "env": _environment(spec.template),
         "ports": [{"name": ports.PORT_NAME, "containerPort": ports.ENGINE_PORT}],
         # Asked every second, so that a captured pod is in the Service within two; two misses in
@@ -150,6 +150,11 @@ def _resources(spec: Spec) -> Object:
         limits[GPU_RESOURCE] = spec.engine.tensor_parallel_size
     pairs = {"requests": dict(declared.requests), "limits": limits}
     return {name: values for name, values in pairs.items() if values}
+
+
+def _literally(flags: list[str]) -> list[str]:
+    """Flags that arrive as they are: a kubelet puts variables in for $(NAME), and $ for $$."""
+    return [flag.replace("$", "$$") for flag in flags]
 
 
 def _mount(name: str, path: str, *, read_only: bool = False) -> Object:

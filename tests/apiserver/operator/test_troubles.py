@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.apiserver.operator.world import World
 from warmgraph_api.report import PodState, Stage, WarmupReport
 from warmgraph_operator import kinds
@@ -145,6 +147,23 @@ async def test_a_failed_warmup_is_named(world: World) -> None:
 async def test_a_refused_object_is_named(world: World) -> None:
     await world.start()
     await world.create("tiny", template={"tolerations": [REFUSED]})
+    message = await world.until("tiny", "Ready", "False", "ApplyFailed")
+    assert "Deployment tiny" in message
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {}}]},
+        {"volumes": [{"name": "v", "configMap": "settings"}]},
+        {"env": [{"name": "A", "valueFrom": "settings"}]},
+        {"envFrom": [{"configMapRef": {"name": "../secrets/other"}}]},
+    ],
+    ids=["claim without a name", "no object", "no source", "no name"],
+)
+async def test_a_template_of_a_wrong_shape_is_named(world: World, template: dict[str, Any]) -> None:
+    await world.start()
+    await world.create("tiny", template=template)
     message = await world.until("tiny", "Ready", "False", "ApplyFailed")
     assert "Deployment tiny" in message
 

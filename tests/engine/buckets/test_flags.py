@@ -49,6 +49,8 @@ def test_every_flag_of_the_pod_is_understood() -> None:
     [
         ("", "--model"),
         ("--model /m --port x", "--port: 'x' is not a whole number"),
+        ("--model /m --port 65536", "--port: '65536' is not a whole number from 0 to 65535"),
+        ("--model /m --kv-block-size 1", "--kv-block-size: '1' is not a whole number from 2"),
         ("--model /m --max-batch-size 0", "--max-batch-size: '0' is not a whole number from 1"),
         ("--model /m --kv-cache-memory lots", "'lots' is not a quantity such as 512Mi"),
         ("--model /m --decode-buckets 4,2", "'4,2': sizes must ascend and not repeat"),

@@ -90,16 +90,19 @@ class World:
         anew by the next decoding, so that one prefill for each way of execution is enough."""
         key = (prompt, self.executor.execution)
         if self._prefilled.get(prompt) != key:
-            row = StepRow(
-                token_ids=self.prompts[prompt],
-                start_position=0,
-                block_table=self._blocks(prompt),
-                logit_rows=1,
-            )
-            result = self.executor.execute(Step(kind=StepKind.PREFILL, rows=[row]))
+            step = Step(kind=StepKind.PREFILL, rows=[self.whole_prompt(prompt)])
+            result = self.executor.execute(step)
             self._prefilled[prompt] = key
             self._first[prompt] = int(result.logits[0].argmax())
         return self._first[prompt]
+
+    def whole_prompt(self, prompt: int) -> StepRow:
+        return StepRow(
+            token_ids=self.prompts[prompt],
+            start_position=0,
+            block_table=self._blocks(prompt),
+            logit_rows=1,
+        )
 
     def generate(self, prompts: list[int], *, path: StepPath | None = None) -> list[list[int]]:
         """Greedy tokens of some prompts, decoded together."""
@@ -137,6 +140,31 @@ def test_every_prompt_in_every_decode_bucket(world: World, bucket: int) -> None:
     for first in range(0, len(numbers), bucket):
         some = numbers[first : first + bucket]
         assert world.generate(some) == [world.expected[n] for n in some]
+
+
+@pytest.mark.parametrize("bucket", PREFILL)
+def test_every_prompt_in_every_prefill_bucket_that_holds_it(world: World, bucket: int) -> None:
+    """Beside others if need be: a step takes the smallest bucket that holds it."""
+    world.executor.set_execution(Execution.GRAPHS)
+    smaller = max((size for size in PREFILL if size < bucket), default=0)
+    filling = sorted(range(len(PROMPTS)), key=lambda n: len(world.prompts[n]))
+    tried = 0
+    for prompt, ids in enumerate(world.prompts):
+        if len(ids) > bucket:
+            continue
+        company, tokens = [prompt], len(ids)
+        for other in filling:
+            length = len(world.prompts[other])
+            if tokens <= smaller and other != prompt and tokens + length <= bucket:
+                company.append(other)
+                tokens += length
+        rows = [world.whole_prompt(number) for number in company]
+        result = world.executor.execute(Step(kind=StepKind.PREFILL, rows=rows))
+        assert result.bucket == bucket
+        firsts = [int(logits.argmax()) for logits in result.logits]
+        assert firsts == [world.expected[number][0] for number in company]
+        tried += 1
+    assert tried >= len(PROMPTS) - 1
 
 
 @pytest.mark.parametrize("company", [3, 7, 19])

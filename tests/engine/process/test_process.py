@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -230,10 +232,24 @@ def test_a_random_user_without_a_home_on_a_read_only_system_is_served(
         engine.serve()
         assert engine.complete("hello")
         if cache != "someone-elses":
-            assert "graphs are not stored: " in engine.log
+            engine.wait_for(lambda: "graphs are not stored: " in engine.log)
         assert engine.stop() == 0
     finally:
         shutil.rmtree(public)
+
+
+def test_more_connections_than_the_soft_limit_of_open_files_do_not_lock_it_up(
+    start: Start, model: Path
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    engine = start(f"--model={model}", prefix=("prlimit", f"--nofile=64:{hard}"))
+    engine.serve()
+    address = urllib.parse.urlsplit(engine.url())
+    idle = [socket.create_connection((address.hostname, address.port)) for _ in range(100)]
+    assert engine.complete("hello")
+    for connection in idle:
+        connection.close()
+    assert engine.stop() == 0
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_process_with_the_reason(

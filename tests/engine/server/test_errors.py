@@ -134,6 +134,16 @@ async def test_a_body_that_is_no_json_object_is_refused(served, content):
     await served.complete(max_tokens=1)
 
 
+@pytest.mark.parametrize("field", ["user", "metadata"])
+async def test_a_field_that_is_nested_too_deeply_is_refused(served, field):
+    depth = 100_000
+    content = f'{{"model": "{MODEL}", "prompt": "a", "{field}": {"[" * depth}{"]" * depth}}}'
+    response = await served.client.post("/v1/completions", data=content.encode())
+    assert response.status == 400
+    assert (await response.json())["error"]["message"] == "the body is nested too deeply"
+    await served.complete(max_tokens=1)
+
+
 async def test_a_body_that_is_not_encoded_as_it_says_is_refused(served):
     response = await served.client.post(
         "/v1/completions", data=b"not gzip", headers={"Content-Encoding": "gzip"}
