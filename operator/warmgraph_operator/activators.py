@@ -67,11 +67,12 @@ class Activators:
         return self._view
 
     async def answer_for(self, key: Key, addresses: tuple[str, ...], port: int) -> bool:
-        """Whether any of them answers for this deployment on its port."""
+        """Whether each of them, and there is one, answers for this deployment on its port: callers
+        are spread over all."""
         answers = await asyncio.gather(
             *(self._reader.answers_for(address, port) for address in addresses)
         )
-        return (key.namespace, key.name) in answers
+        return bool(answers) and all(answer == (key.namespace, key.name) for answer in answers)
 
     async def _read(self) -> None:
         addresses = await self._addresses()

@@ -25,6 +25,7 @@ class Fakes:
 
     pods: list[Object] = field(default_factory=list)
     held: dict[str, Mapping[tuple[str, str], int] | None] = field(default_factory=dict)
+    answering: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
     error: ApiError | None = None
     now: float = 100.0
     lists: int = 0
@@ -40,7 +41,7 @@ class Fakes:
         return self.held.get(address, {})
 
     async def answers_for(self, address: str, port: int) -> tuple[str, str] | None:
-        return ("space", "tiny") if (address, port) == ("10.0.0.2", 20000) else None
+        return self.answering.get((address, port))
 
 
 @pytest.fixture
@@ -105,10 +106,16 @@ async def test_without_configuration_nothing_is_asked(fakes: Fakes) -> None:
     assert (view.addresses, view.held, fakes.lists) == ((), {}, 0)
 
 
-async def test_one_that_answers_for_the_deployment_is_proof(fakes: Fakes) -> None:
+async def test_only_if_all_answer_for_the_deployment_may_its_pods_go(fakes: Fakes) -> None:
     made = activators(fakes)
-    both = ("10.0.0.1", "10.0.0.2")
-    assert await made.answer_for(Key("space", "tiny"), both, 20000)
-    assert not await made.answer_for(Key("space", "other"), both, 20000)
-    assert not await made.answer_for(Key("space", "tiny"), both, 20001)
-    assert not await made.answer_for(Key("space", "tiny"), (), 20000)
+    tiny, both = Key("space", "tiny"), ("10.0.0.1", "10.0.0.2")
+    fakes.answering = {("10.0.0.2", 20000): tiny}
+    assert not await made.answer_for(tiny, both, 20000), (
+        "the other would refuse every second caller"
+    )
+    fakes.answering[("10.0.0.1", 20000)] = Key("space", "other")
+    assert not await made.answer_for(tiny, both, 20000)
+    fakes.answering[("10.0.0.1", 20000)] = tiny
+    assert await made.answer_for(tiny, both, 20000)
+    assert not await made.answer_for(tiny, both, 20001)
+    assert not await made.answer_for(tiny, (), 20000)
