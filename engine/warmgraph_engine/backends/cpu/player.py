@@ -68,7 +68,7 @@ class CpuGraph:
         try:
             with torch.inference_mode():
                 self._run(self._slots)
-        except (TypeError, AttributeError, OverflowError) as error:  # of a stored program that nobody recorded
+        except (TypeError, AttributeError, OverflowError) as error:  # nobody recorded this program
             raise RuntimeError(first_line(error)) from error
 
     def _run(self, slots: list[Any]) -> None:
