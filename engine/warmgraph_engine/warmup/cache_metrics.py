@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from warmgraph_api.cachekey import CacheKey
@@ -30,14 +30,14 @@ class CacheMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         cache = self._reporter.cache
-        info = InfoMetricFamily(
-            "warmgraph_graph_cache",
-            "Result of the lookup, the key field that differs from what is stored, and the key.",
+        info = GaugeMetricFamily(
+            "warmgraph_graph_cache_info",
+            "Always 1: how the lookup went, the key field that differs from what is stored, and "
+            "the key.",
+            labels=["result", "field", "key", *_FIELDS],
         )
-        fields = {name: str(getattr(self._key, name)) for name in _FIELDS}
-        info.add_metric(
-            [], {"result": cache.result, "field": cache.field, "key": cache.key[:12], **fields}
-        )
+        fields = [str(getattr(self._key, name)) for name in _FIELDS]
+        info.add_metric([cache.result, cache.field, cache.key[:12], *fields], 1)
         yield info
         publishes = CounterMetricFamily(
             "warmgraph_graph_cache_publishes",
