@@ -1,4 +1,4 @@
-"""Writes the CustomResourceDefinition and the field reference from the types.
+"""Writes the CustomResourceDefinition and the references of fields and cache key from the types.
 
     python -m warmgraph_api.crd           # write the files
     python -m warmgraph_api.crd --check   # exit 1 with a diff if a file is not up to date
@@ -19,6 +19,7 @@ import yaml
 
 from warmgraph_api import labels
 from warmgraph_api.inferencedeployment import NAME_RULES, InferenceDeployment
+from warmgraph_api.keyreference import key_reference
 from warmgraph_api.reference import reference
 from warmgraph_api.structural import Schema, structural_schema, without_defaults
 
@@ -26,6 +27,7 @@ CRD_PATH = Path(f"crds/{labels.GROUP}_{labels.PLURAL}.yaml")
 # helm reads nothing outside of a chart's folder.
 CHART_CRD_PATH = Path("charts/warmgraph/files/crd.yaml")
 REFERENCE_PATH = Path("docs/api-reference.md")
+KEY_REFERENCE_PATH = Path("docs/cache-key.md")
 
 HEADER = """\
 # Generated from api/warmgraph_api by `python -m warmgraph_api.crd`; edit the types instead.
@@ -128,6 +130,7 @@ def generated() -> dict[Path, str]:
         CRD_PATH: crd,
         CHART_CRD_PATH: crd,
         REFERENCE_PATH: reference(object_schema()),
+        KEY_REFERENCE_PATH: key_reference(),
     }
 
 
@@ -146,7 +149,7 @@ def drift(root: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Generate the CRD and docs/api-reference.md.")
+    parser = argparse.ArgumentParser(description="Generate the CRD and the references.")
     parser.add_argument("--check", action="store_true", help="only compare, exit 1 on drift")
     parser.add_argument("--root", type=Path, default=Path(), help="root of the repository")
     options = parser.parse_args(arguments)

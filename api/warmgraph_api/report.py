@@ -68,6 +68,8 @@ class Bucket(Report, frozen=True, kw_only=True):
     """Memory the graph takes, as far as it is known."""
     reason: str = ""
     """Why it is in Fallback, or empty."""
+    hits: int = 0
+    """Steps that wanted it in earlier processes, as far as the graph cache remembers."""
 
 
 class CacheResult(StrEnum):

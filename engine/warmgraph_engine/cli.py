@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from warmgraph_engine.flags import parse_quantity
 from warmgraph_engine.store import report
+from warmgraph_engine.store.policy import Retention
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,13 +42,24 @@ def _add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verify.set_defaults(run=_verify)
     show = actions.add_parser("show", help="key and buckets of one entry")
     show.set_defaults(run=_show)
-    prune = actions.add_parser("prune", help="remove entries that no process uses")
+    prune = actions.add_parser("prune", help="remove entries that nobody needs any more")
     prune.set_defaults(run=_prune)
     for action in (listing, verify, show, prune):
         action.add_argument("directory", type=Path, metavar="DIR", help="the cache's folder")
     show.add_argument("entry", metavar="KEY", help="digest of the key, or how it begins")
     prune.add_argument(
-        "--keep", type=int, default=0, metavar="N", help="unused entries kept, newest first"
+        "--keep-revisions",
+        type=int,
+        default=Retention().revisions,
+        metavar="N",
+        help="earlier revisions of each deployment whose entries stay (default %(default)s)",
+    )
+    prune.add_argument(
+        "--max-size",
+        type=parse_quantity,
+        default=Retention().max_bytes,
+        metavar="SIZE",
+        help="of all entries together (default 1Gi); with 0 every entry goes that no process uses",
     )
 
 
@@ -77,10 +90,11 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _prune(arguments: argparse.Namespace) -> int:
-    if arguments.keep < 0:
-        return _fail("--keep must not be negative")
+    if arguments.keep_revisions < 0:
+        return _fail("--keep-revisions must not be negative")
+    kept = Retention(revisions=arguments.keep_revisions, max_bytes=arguments.max_size)
     try:
-        return _print(report.pruned(arguments.directory, keep=arguments.keep))
+        return _print(report.pruned(arguments.directory, kept))
     except report.BusyError as error:
         return _fail(str(error))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from warmgraph_api import ports
@@ -27,6 +27,7 @@ from warmgraph_api.resource import (
 )
 from warmgraph_engine import buckets
 from warmgraph_engine.flags import parser
+from warmgraph_engine.store.policy import Retention, User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,9 @@ class EngineConfig:
     known_answer_check: bool = True
     cache_directory: Path | None = None
     cache_mode: CacheMode = CacheMode.READ_WRITE
-    cache_keep_entries: int = 3
+    cache_retention: Retention = field(default_factory=Retention)
+    cache_user: User | None = None
+    """The key's own if there is none."""
     report_socket: Path | None = None
 
 
@@ -118,7 +121,8 @@ def _config(a: argparse.Namespace) -> EngineConfig:
         known_answer_check=a.known_answer_check,
         cache_directory=a.cache_directory,
         cache_mode=CacheMode(a.cache_mode),
-        cache_keep_entries=a.cache_keep_entries,
+        cache_retention=Retention(revisions=a.cache_keep_revisions, max_bytes=a.cache_max_size),
+        cache_user=a.cache_user,
         report_socket=a.report_socket,
     )
 

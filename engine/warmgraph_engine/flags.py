@@ -22,6 +22,7 @@ from warmgraph_api.resource import (
     WarmupPolicy,
 )
 from warmgraph_engine import kv
+from warmgraph_engine.store.policy import User
 
 
 class _Parser(argparse.ArgumentParser):
@@ -174,7 +175,24 @@ def _add_warmup(group: argparse._ArgumentGroup) -> None:
         help="what may be done with the graph cache",
     )
     group.add_argument(
-        "--cache-keep-entries", type=_whole(0), default=3, metavar="N", help="unused entries kept"
+        "--cache-keep-revisions",
+        type=_whole(0),
+        default=3,
+        metavar="N",
+        help="earlier revisions of a deployment whose graphs are kept",
+    )
+    group.add_argument(
+        "--cache-max-size",
+        type=parse_quantity,
+        default="1Gi",
+        metavar="SIZE",
+        help="of all entries; beyond it, unused ones go",
+    )
+    group.add_argument(
+        "--cache-user",
+        type=_user,
+        metavar="OWNER@REVISION",
+        help="revision that entries are kept for; the key's own without it",
     )
 
 
@@ -215,6 +233,13 @@ class _whole:  # noqa: N801 (used like argparse's own type functions)
         if value < self._least or (self._most is not None and value > self._most):
             raise argparse.ArgumentTypeError(message)
         return value
+
+
+def _user(text: str) -> User:
+    try:
+        return User.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _sizes(text: str) -> tuple[int, ...]:

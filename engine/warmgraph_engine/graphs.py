@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from warmgraph_api.report import Bucket, BucketState, StepKind
 from warmgraph_engine.answer import Answer
@@ -78,6 +80,12 @@ class GraphTable:
             for entry in sorted(found, key=lambda entry: entry.bucket.size)
         ]
 
+    def remember(self, hits: Mapping[BucketId, int]) -> None:
+        """Let the report say how often earlier processes wanted each bucket."""
+        for bucket_id, entry in self._entries.items():
+            entry.bucket = msgspec.structs.replace(entry.bucket, hits=hits.get(bucket_id, 0))
+            self._on_change(entry.bucket)
+
     def load(self, image: GraphImage) -> None:
         """Take a stored image into use. Raises ImageError."""
         entry = self._entries[(image.kind, image.size)]
@@ -141,5 +149,6 @@ class GraphTable:
             seconds=seconds,
             bytes=bytes,
             reason=reason,
+            hits=entry.bucket.hits,
         )
         self._on_change(entry.bucket)

@@ -172,7 +172,8 @@ class _Process:
             on_fault=lambda message: self._reporter.fail(Reason.ENGINE_FAULT, message),
             speculative_tokens=self._config.speculative_tokens,
         )
-        self._registry.register(self._started.metrics)
+        for collector in self._started.metrics:
+            self._registry.register(collector)
         self._reporter.load = engine.load
         service.attach(engine, self._started.text)
         self._reporter.set_ready()

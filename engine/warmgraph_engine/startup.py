@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from prometheus_client.registry import Collector
 
 from warmgraph_api.report import Stage
 from warmgraph_engine.backends.open import backend_settings, open_backend
@@ -19,6 +22,7 @@ from warmgraph_engine.report import Reporter
 from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import Lookup, Store
 from warmgraph_engine.tokenizer.text import TextModel
+from warmgraph_engine.warmup.cache_metrics import CacheMetrics
 from warmgraph_engine.warmup.check import KnownAnswers
 from warmgraph_engine.warmup.publishing import Publishing
 from warmgraph_engine.warmup.runner import Warmup
@@ -33,7 +37,7 @@ class Started:
 
     executor: GraphExecutor
     text: TextModel
-    metrics: GraphMetrics
+    metrics: Sequence[Collector]
     publishing: Publishing
     store: Store
 
@@ -71,7 +75,11 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     )
     key = cache_key(config, checkpoint, settings, facts)
     store = Store(
-        config.cache_directory, key, mode=config.cache_mode, keep_entries=config.cache_keep_entries
+        config.cache_directory,
+        key,
+        mode=config.cache_mode,
+        retention=config.cache_retention,
+        user=config.cache_user,
     )
     publishing = Publishing(store, backend, graphs, counts, reporter)
 
@@ -89,7 +97,7 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     return Started(
         executor=executor,
         text=text,
-        metrics=GraphMetrics(counts, graphs),
+        metrics=[GraphMetrics(counts, graphs), CacheMetrics(key, publishing, reporter)],
         publishing=publishing,
         store=store,
     )

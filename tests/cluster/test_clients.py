@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import openai
 import pytest
 
+from demo.kube import wait_until
 from tests.cluster.deployment import Deployment
+from warmgraph_api import ports
 
 Deploy = Callable[..., Deployment]
 PARIS = "What is the capital of France?"
@@ -87,3 +89,24 @@ def test_kubectl_shows_what_matters_in_one_line(deployment: Deployment) -> None:
 def test_kubectl_describe_tells_the_story_in_events(deployment: Deployment) -> None:
     text = deployment.kubectl("describe", "infd", deployment.name)
     assert "GraphCache" in text, text[-3000:]
+
+
+def test_a_person_looks_into_the_graph_cache_of_a_pod(deployment: Deployment) -> None:
+    """docs/graph-cache.md says how; `prune` leaves what the pod uses."""
+    pod = deployment.awake()["metadata"]["name"]
+
+    def cache(action: str, *arguments: str) -> str:
+        command = ["warmgraph", "cache", action, ports.CACHE_DIRECTORY, *arguments]
+        return deployment.kubectl("exec", pod, "-c", "engine", "--", *command)
+
+    wait_until(
+        lambda: f"{deployment.namespace}.{deployment.name}@" in cache("ls"),
+        timeout_seconds=60,
+        what="an entry that this deployment uses",
+        hint=f"kubectl logs {pod} -c engine",
+    )
+    key = deployment.status["cache"]["key"]
+    assert f"{key[:12]}  ok" in cache("verify")
+    assert "model_weights_digest" in cache("show", key[:12])
+    cache("prune", "--max-size", "0")
+    assert key[:12] in cache("ls")

@@ -41,6 +41,10 @@ def specs_of_examples() -> list[Any]:
     ]
 
 
+def flags_of(spec: Spec, name: str = "a", revision: str = "0123abcd45") -> list[str]:
+    return engine_flags(spec, namespace="space", name=name, revision=revision)
+
+
 def sizes(buckets: tuple[Bucket, ...], kind: StepKind) -> StepBuckets:
     def of(mode: BucketMode) -> list[int]:
         return [bucket.size for bucket in buckets if (bucket.kind, bucket.mode) == (kind, mode)]
@@ -72,7 +76,7 @@ def test_what_the_engine_does_not_run_is_refused_by_name(
 
 @given(spec=specs().map(as_the_engine_supports))
 def test_the_engine_runs_with_what_the_resource_says(spec: Spec) -> None:
-    config = engine.parse(engine_flags(spec, name="deployment"))
+    config = engine.parse(flags_of(spec, "deployment"))
     declared = spec.engine
     assert config.model == Path("/models/models/some/model")
     assert config.model_revision == spec.model.revision
@@ -98,6 +102,7 @@ def test_the_engine_runs_with_what_the_resource_says(spec: Spec) -> None:
     assert config.lazy_capture is spec.warmup.lazy_capture.enabled
     assert config.lazy_capture_busy_percent == spec.warmup.lazy_capture.max_busy_percent
     assert config.known_answer_check is spec.warmup.known_answer_check
+    assert config.cache_user == ("space.deployment", "0123abcd45")
     if spec.buckets.preset is BucketPreset.NONE:
         assert sizes(config.buckets, StepKind.DECODE) == spec.buckets.decode
         assert sizes(config.buckets, StepKind.PREFILL) == spec.buckets.prefill
@@ -118,20 +123,20 @@ def test_the_sidecar_judges_by_what_the_resource_says(spec: Spec) -> None:
 
 @pytest.mark.parametrize("spec", specs_of_examples())
 def test_an_example_starts(spec: Spec) -> None:
-    assert engine.parse(engine_flags(spec, name="example")).buckets
+    assert engine.parse(flags_of(spec)).buckets
     sidecar.parse(sidecar_flags(spec))
 
 
 def test_an_engine_run_by_hand_has_the_defaults_of_the_resource() -> None:
-    by_operator = engine.parse(engine_flags(DEFAULT, name="a"))
+    by_operator = engine.parse(flags_of(DEFAULT))
     by_hand = engine.parse(["--model=/models/models/a"])
     differing = {
         name
         for name in engine.EngineConfig.__dataclass_fields__
         if getattr(by_operator, name) != getattr(by_hand, name)
     }
-    # A pod has a sidecar and a volume for the cache; a shell has neither.
-    assert differing == {"report_socket", "cache_directory"}
+    # A pod has a sidecar, a volume for the cache and a revision; a shell has none of them.
+    assert differing == {"report_socket", "cache_directory", "cache_user"}
 
 
 def test_a_sidecar_run_by_hand_has_the_defaults_of_the_resource() -> None:
@@ -150,6 +155,6 @@ def test_the_page_lists_every_flag_that_a_pod_gets() -> None:
         },
         Spec,
     )
-    flags = [*engine_flags(everything, name="a"), *sidecar_flags(everything)]
+    flags = [*flags_of(everything), *sidecar_flags(everything)]
     unlisted = {flag.partition("=")[0] for flag in flags if flag.partition("=")[0] not in page}
     assert unlisted == set()

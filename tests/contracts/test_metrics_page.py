@@ -11,11 +11,14 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry, Metric
 
+from tests.engine.store.entries import KEY
 from tests.sidecar.reports import policy, report
 from warmgraph_activator import metrics as activator
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.metrics import EngineMetrics
+from warmgraph_engine.report import Reporter
+from warmgraph_engine.warmup.cache_metrics import CacheMetrics
 from warmgraph_operator import metrics as operator
 from warmgraph_sidecar.drain import Drain, Outcome
 from warmgraph_sidecar.metrics import PodCollector
@@ -40,6 +43,9 @@ def of_the_engine() -> Iterator[Metric]:
     yield from registry.collect()
     graphs = cast(Any, SimpleNamespace(entries=list, capture_failures=0))
     yield from GraphMetrics(StepCounts(), graphs).collect()
+    publishing = cast(Any, SimpleNamespace(stored=0, failed=0))
+    reporter = Reporter(model="", revision="", buckets=(), started_at=0.0)
+    yield from CacheMetrics(KEY, publishing, reporter).collect()
 
 
 def of_the_operator() -> Iterable[Metric]:

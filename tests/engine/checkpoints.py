@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+from tests.engine.texts import VOCABULARY, byte_level_tokenizer
 from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.settings import BackendSettings
@@ -98,6 +99,20 @@ def write_gpt2_checkpoint(folder: Path, *, seed: int = 0) -> Path:
     (folder / "config.json").write_text(json.dumps(GPT2_CONFIG))
     tensors = {f"transformer.{name}": value for name, value in weights.items()}
     save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def write_servable_checkpoint(folder: Path, *, seed: int = 3) -> Path:
+    """One that a whole engine starts with, whose tokens are bytes. Anybody may read it."""
+    write_checkpoint(folder, vocab_size=VOCABULARY)
+    weights = load_file(folder / "model.safetensors")
+    random = np.random.default_rng(seed)
+    weights["model.embed_tokens.weight"] = random.standard_normal((VOCABULARY, 32)).astype("f4")
+    save_file(weights, folder / "model.safetensors")
+    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+    for path in [folder, *folder.iterdir()]:
+        path.chmod(0o755)
     return folder
 
 

@@ -75,6 +75,37 @@ def test_a_refusal_names_the_field() -> None:
     assert event.note == "Pod tiny-1: key field driver differs: 550.1 here, 545.2 stored"
 
 
+def test_a_damaged_entry_is_told_as_a_warning_with_its_file() -> None:
+    damaged = Cache(
+        result=CacheResult.REFUSED, key="abc", message="/c/abc/manifest.json is damaged"
+    )
+    seen = observed(pod(), reports={"tiny-1": state(report=report(cache=damaged))})
+    before = after(STARTING)
+    now = after(seen, before)
+    (event,) = [h for h in happenings(before, now) if h.reason == "GraphCacheRefused"]
+    assert event.warning
+    assert event.note == "Pod tiny-1: /c/abc/manifest.json is damaged"
+    assert (now.cache.result, now.cache.message) == ("Refused", "/c/abc/manifest.json is damaged")
+
+
+def test_a_hit_tells_how_much_was_restored() -> None:
+    hit = Cache(result=CacheResult.HIT, key="abc", message="3 of 4 declared graphs restored")
+    seen = observed(pod(), reports={"tiny-1": state(report=report(cache=hit))})
+    before = after(STARTING)
+    (event,) = [h for h in happenings(before, after(seen, before)) if h.reason == "GraphCacheHit"]
+    assert (event.warning, event.note) == (False, "Pod tiny-1: 3 of 4 declared graphs restored")
+
+
+def test_the_status_names_the_field_that_differs() -> None:
+    missed = Cache(
+        result=CacheResult.MISS, key="abc", field="driver", message="driver is 1, stored graphs …"
+    )
+    seen = observed(pod(), reports={"tiny-1": state(report=report(cache=missed))})
+    cache = after(seen).cache
+    assert (cache.result, cache.key, cache.field) == ("Miss", "abc", "driver")
+    assert cache.message.startswith("driver is 1")
+
+
 def test_a_field_that_the_message_names_is_not_named_twice() -> None:
     missed = Cache(result=CacheResult.MISS, key="abc", field="driver", message="driver is 550.1")
     seen = observed(pod(), reports={"tiny-1": state(report=report(cache=missed))})

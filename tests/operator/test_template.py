@@ -128,6 +128,18 @@ def test_where_a_model_is(uri: str, claim: str | None, directory: str) -> None:
     assert model_directory(uri) == directory
 
 
+def test_graphs_are_kept_for_every_revision_that_can_be_gone_back_to() -> None:
+    def kept(**spec: Any) -> str:
+        (flag,) = [a for a in engine(**spec)["args"] if a.startswith("--cache-keep-revisions=")]
+        return str(flag).partition("=")[2]
+
+    assert kept() == "3"
+    assert kept(rollout={"historyLimit": 7}) == "7"
+    assert kept(graphCache={"retention": {"revisions": 9}}) == "9"
+    none = {"rollout": {"historyLimit": 0}, "graphCache": {"retention": {"revisions": 0}}}
+    assert kept(**none) == "0"
+
+
 def test_the_cache_is_mounted_as_its_mode_says() -> None:
     source = volumes()["cache"]["persistentVolumeClaim"]
     assert source == {"claimName": "tiny-graph-cache"}
@@ -200,7 +212,7 @@ def test_the_activators_slice_merges_with_the_services_own() -> None:
 
 def test_buckets_are_passed_on_and_empty_lists_left_out() -> None:
     buckets = {"decode": {"eager": [1, 2], "lazy": [4]}, "prefill": {"eager": [64]}}
-    flags = engine_flags(infd(buckets=buckets).spec, name="tiny")
+    flags = engine_flags(infd(buckets=buckets).spec, namespace="space", name="tiny", revision="r1")
     given = [flag for flag in flags if "buckets" in flag]
     assert given == [
         "--buckets-preset=None",

@@ -39,11 +39,28 @@ class CacheVolume(Resource, frozen=True, kw_only=True):
 
 
 class CacheRetention(Resource, frozen=True, kw_only=True):
-    """What is kept of entries that no current revision uses."""
+    """What is kept of graphs that no pod uses at the moment."""
 
     revisions: Annotated[
-        int, Meta(ge=0, le=100, description="Unused entries kept, newest first.")
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description=(
+                "Earlier revisions of this deployment whose graphs are kept, beside its newest. "
+                "Those that rollout.historyLimit keeps are kept in any case, for a rollback."
+            ),
+        ),
     ] = 3
+    max_size: Annotated[
+        MemoryQuantity,
+        Meta(
+            description=(
+                "Most that the cache as a whole may take. Beyond it, graphs that no pod uses go, "
+                "the least recently used first."
+            )
+        ),
+    ] = "1Gi"
 
 
 class GraphCache(Resource, frozen=True, kw_only=True):

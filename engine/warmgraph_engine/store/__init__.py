@@ -4,6 +4,7 @@
     ROOT/DIGEST/images/…       one document per bucket, named by its content
     ROOT/DIGEST/binaries/…     kernel binaries, named by their SHA-256
     ROOT/DIGEST/plan.json      what traffic used, what capturing cost: advice, not truth
+    ROOT/DIGEST/users/…        which revisions use it: what retention goes by
     ROOT/DIGEST/manifest.json  written last: the entry exists from here on; checksums of the rest,
                                and each graph's known answer
 

@@ -13,7 +13,14 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.store import layout
 
-_SOURCES = ("arena.py", "buffers.py", "shapes.py", "models", "backends/base.py")
+_SOURCES = (
+    "arena.py",
+    "buffers.py",
+    "shapes.py",
+    "models",
+    "backends/base.py",
+    "backends/settings.py",
+)
 """What decides the content of a graph and the meaning of its static buffers, beside the sources
 of the device's own backend."""
 

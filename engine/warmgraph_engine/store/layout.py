@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -55,6 +57,31 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         open_ = msgspec.structs.replace(self, checksum="")
         return msgspec.structs.replace(open_, checksum=sha256(msgspec.json.encode(open_)))
 
+    def contradiction(self) -> str:
+        """What no writer of ours would have written, or empty. Names follow from contents, so
+        that no file can stand for another bucket's graph or another kernel."""
+        return next(chain(self._wrong_files(), self._wrong_images()), "")
+
+    def _wrong_files(self) -> Iterator[str]:
+        for name, facts in self.files.items():
+            if not FILE.fullmatch(name):
+                yield f"names {name!r}, which is no file of an entry"
+            if name.startswith("binaries/") and name != f"binaries/{facts.sha256}":
+                yield f"gives {name} the content of another binary"
+
+    def _wrong_images(self) -> Iterator[str]:
+        seen: set[tuple[StepKind, int]] = set()
+        for image in self.images:
+            if (image.kind, image.size) in seen:
+                yield f"has two graphs of {image.kind} {image.size}"
+            seen.add((image.kind, image.size))
+            for name in (image.file, *(f"binaries/{digest}" for digest in image.binaries)):
+                if name not in self.files:
+                    yield f"has no checksum of {name}"
+            document = self.files.get(image.file)
+            if document and image.file != image_file(image.kind, image.size, document.sha256):
+                yield f"gives {image.kind} {image.size} the graph {image.file}"
+
 
 class PlannedBucket(msgspec.Struct, frozen=True, kw_only=True):
     kind: StepKind
@@ -69,10 +96,35 @@ class PlannedBucket(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     buckets: list[PlannedBucket] = []
 
+    def hits(self) -> dict[tuple[StepKind, int], int]:
+        """Steps that wanted each bucket."""
+        return {(bucket.kind, bucket.size): bucket.hits for bucket in self.buckets}
+
+    def plus(self, news: Plan) -> Plan:
+        """With what one process has to add: its hits are added, its costs replace the old."""
+        merged = {(bucket.kind, bucket.size): bucket for bucket in self.buckets}
+        for new in news.buckets:
+            known = merged.get((new.kind, new.size), PlannedBucket(kind=new.kind, size=new.size))
+            merged[(new.kind, new.size)] = PlannedBucket(
+                kind=new.kind,
+                size=new.size,
+                milliseconds=new.milliseconds or known.milliseconds,
+                bytes=new.bytes or known.bytes,
+                hits=known.hits + new.hits,
+            )
+        return Plan(buckets=list(merged.values()))
+
+    def without_costs(self) -> Plan:
+        """For an engine with another key: what traffic wants stays, what graphs cost does not."""
+        return Plan(
+            buckets=[PlannedBucket(kind=b.kind, size=b.size, hits=b.hits) for b in self.buckets]
+        )
+
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def image_file(kind: StepKind, size: int, document: bytes) -> str:
-    return f"images/{kind}-{size}-{sha256(document)[:16]}.json"
+def image_file(kind: StepKind, size: int, digest: str) -> str:
+    """`digest` is the document's SHA-256 in hex."""
+    return f"images/{kind}-{size}-{digest[:16]}.json"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from warmgraph_engine.store.layout import KEY, LOCK
@@ -25,8 +26,10 @@ _RETRY_SECONDS = 0.05
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
     """Hold the lock of all writers. Raises BusyError when it stays taken, or OSError."""
-    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o660)
+    descriptor = _open(root / LOCK, os.O_RDWR | os.O_CREAT)
     try:
+        with suppress(OSError):  # if it is another's, that one has done so
+            os.fchmod(descriptor, 0o660)  # whatever the umask: the group's other users lock it too
         deadline = time.monotonic() + WAIT_SECONDS
         while not _try(descriptor, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
@@ -53,14 +56,43 @@ def removing(entry: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_held(entry: Path) -> bool:
+    """Whether somebody uses an entry. What cannot be locked is not ours to remove, and counts as
+    held; what has no key is of use to nobody."""
+    try:
+        with removing(entry):
+            return False
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (BusyError, OSError):
+        return True
+
+
 def _hold(entry: Path, kind: int) -> int:
-    # Not blocking: a FIFO in place of the file must not hold up the start.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    descriptor = os.open(entry / KEY, flags)
-    if _try(descriptor, kind):
-        return descriptor
+    # NFS locks a file exclusively for those only who may write to it.
+    descriptor = _open(entry / KEY, os.O_RDWR if kind == fcntl.LOCK_EX else os.O_RDONLY)
+    try:
+        if _try(descriptor, kind):
+            return descriptor
+    except OSError:
+        os.close(descriptor)
+        raise
     os.close(descriptor)
     raise BusyError(f"{entry} is in use")
+
+
+def _open(path: Path, access: int) -> int:
+    # Not blocking: a FIFO in place of the file must not hold up the start.
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return os.open(path, access | flags, 0o660)
+    except OSError as error:
+        # Whoever wants to write to a read-only volume is to know.
+        hopeless = error.errno == errno.EROFS and access & os.O_CREAT
+        if access != os.O_RDONLY and error.errno in (errno.EACCES, errno.EROFS) and not hopeless:
+            with suppress(FileNotFoundError):
+                return os.open(path, os.O_RDONLY | flags)
+        raise
 
 
 def _try(descriptor: int, kind: int) -> bool:

@@ -1,15 +1,15 @@
-"""Listing, verifying and pruning a cache folder."""
+"""What is in a cache folder, for the people who look into it."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warmgraph_api.cachekey import CacheKey
-from warmgraph_engine.store import layout, locks, reading, writing
+from warmgraph_engine.store import locks, marks, reading, retention
 from warmgraph_engine.store.layout import Manifest, Plan
+from warmgraph_engine.store.policy import User
 from warmgraph_engine.store.trust import RefusalError
 
 
@@ -21,15 +21,15 @@ class Summary:
     key: CacheKey | None = None
     manifest: Manifest | None = None
     plan: Plan | None = None
+    bytes: int = 0
+    """Of all its files."""
     used_at: float = 0.0
     """Seconds since the epoch."""
+    users: tuple[User, ...] = ()
+    """Revisions that it is kept for, the last one to use it first."""
     in_use: bool = False
     problem: str = ""
     """Why it would be refused, or empty."""
-
-    @property
-    def bytes(self) -> int:
-        return sum(facts.bytes for facts in self.manifest.files.values()) if self.manifest else 0
 
 
 def summaries(root: Path, *, verify: bool = False) -> Iterator[Summary]:
@@ -39,62 +39,18 @@ def summaries(root: Path, *, verify: bool = False) -> Iterator[Summary]:
 
 
 def summary(entry: Path, *, verify: bool = False) -> Summary:
-    try:
-        stored = reading.read_entry(entry)
-        if verify:
-            reading.read_images(entry, stored.manifest)
-    except RefusalError as error:
-        return Summary(path=entry, problem=str(error), used_at=_used_at(entry))
-    except OSError as error:
-        return Summary(path=entry, problem=f"{error.filename}: {error.strerror}")
-    return Summary(
+    moments = marks.of(entry)
+    seen = Summary(
         path=entry,
-        key=stored.key,
-        manifest=stored.manifest,
-        plan=stored.plan,
-        used_at=_used_at(entry),
-        in_use=_in_use(entry),
+        bytes=retention.stored_bytes(entry),
+        used_at=retention.used_at(entry),
+        users=tuple(sorted(moments, key=lambda user: moments[user], reverse=True)),
+        in_use=locks.is_held(entry),
     )
-
-
-def prune(root: Path, *, keep: int) -> list[Path]:
-    """Remove all but the `keep` entries that were used last; those in use stay in any case.
-
-    The caller holds locks.writing(root). Returns what was removed. Raises OSError.
-    """
-    unused = [entry for entry in reading.entries(root) if not _in_use(entry)]
-    unused.sort(key=_used_at, reverse=True)
-    removed = []
-    for entry in unused[keep:]:
-        try:
-            with locks.removing(entry):
-                _discard(entry)
-        except locks.BusyError:
-            continue
-        except FileNotFoundError:  # without a key file nobody can use it
-            _discard(entry)
-        removed.append(entry)
-    writing.remove_leftovers(root)
-    return removed
-
-
-def _discard(entry: Path) -> None:
-    """Out of sight in one step; a reader never sees half of an entry."""
-    entry.rename(entry.with_name(f"{layout.TRASH_PREFIX}{secrets.token_hex(8)}"))
-
-
-def _in_use(entry: Path) -> bool:
     try:
-        with locks.removing(entry):
-            return False
-    except locks.BusyError:
-        return True
-    except OSError:
-        return False
-
-
-def _used_at(entry: Path) -> float:
-    try:
-        return (entry / layout.MANIFEST).stat().st_mtime
-    except OSError:
-        return 0.0
+        stored = reading.read_whole(entry)[0] if verify else reading.read_entry(entry)
+    except RefusalError as error:
+        return replace(seen, problem=str(error))
+    except OSError as error:
+        return replace(seen, problem=f"{error.filename}: {error.strerror}")
+    return replace(seen, key=stored.key, manifest=stored.manifest, plan=stored.plan)

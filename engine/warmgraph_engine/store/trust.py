@@ -12,6 +12,10 @@ import os
 import stat
 from pathlib import Path
 
+MOST_BYTES = 256 << 20
+"""Of one file. The largest of ours have some hundred KiB; one of a thousand times that is not ours,
+and reading it could take all memory of the pod."""
+
 
 class RefusalError(Exception):
     """Stored data must not be used; the message says which file and why."""
@@ -31,23 +35,49 @@ def check(facts: os.stat_result, path: Path) -> None:
 
 def open_folder(path: Path) -> int:
     """A descriptor of a trusted folder. Raises RefusalError or OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return _open(path, os.O_DIRECTORY)
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    """The content of a trusted file of a folder, or of a trusted folder in it ("images/a.json").
+    Raises RefusalError or OSError.
+
+    Each step starts from the descriptor that was checked, so that what is read is what was
+    checked, whatever is renamed meanwhile.
+    """
+    *between, last = name.split("/")
+    path, place = folder, open_folder(folder)
+    try:
+        for part in between:
+            path /= part
+            inner = _open(path, os.O_DIRECTORY, place=place)
+            os.close(place)
+            place = inner
+        # Not blocking: a FIFO put in place of the file must not hold up the start.
+        descriptor = _open(path / last, os.O_NONBLOCK, place=place)
+    finally:
+        os.close(place)
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise RefusalError(f"{path / last} is not a plain file")
+        if facts.st_size > MOST_BYTES:
+            raise RefusalError(f"{path / last} has {facts.st_size} bytes, which no such file has")
+        return file.read(MOST_BYTES)
+
+
+def _open(path: Path, flags: int, *, place: int | None = None) -> int:
+    """A descriptor of a trusted file or folder; `place` is one of the folder that it lies in."""
+    flags |= os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path if place is None else path.name, flags, dir_fd=place)
+    except OSError as error:
+        if path.is_symlink():
+            raise RefusalError(f"{path} is a symbolic link, which is not followed") from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         check(os.fstat(descriptor), path)
     except RefusalError:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def read_file(folder: Path, name: str) -> bytes:
-    """The content of a trusted file of a folder. Raises RefusalError or OSError."""
-    path = folder / name
-    # Not blocking: a FIFO put in place of the file must not hold up the start.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise RefusalError(f"{path} is not a plain file")
-        check(facts, path)
-        return file.read()

@@ -36,7 +36,7 @@ def publish(root: Path, key: CacheKey, images: Iterable[GraphImage], plan: Plan)
     staging = root / f"{layout.STAGING_PREFIX}{secrets.token_hex(8)}"
     try:
         _write_new(staging, files, manifest, plan)
-        if entry.exists():  # damaged, or not to be trusted
+        if os.path.lexists(entry):  # damaged, or not to be trusted
             entry.rename(root / f"{layout.TRASH_PREFIX}{secrets.token_hex(8)}")
         staging.rename(entry)
         _sync_folder(root)
@@ -49,7 +49,10 @@ def remove_leftovers(root: Path) -> None:
     work in such a folder."""
     for path in root.iterdir():
         if path.name.startswith((layout.STAGING_PREFIX, layout.TRASH_PREFIX)):
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:  # it was put there in place of an entry
+                path.unlink(missing_ok=True)
 
 
 def replace_file(folder: Path, name: str, data: bytes) -> None:
@@ -84,7 +87,7 @@ def _contents(key: CacheKey, images: list[GraphImage]) -> tuple[dict[str, bytes]
     files = {layout.KEY: msgspec.json.format(msgspec.json.encode(key), indent=2)}
     facts = []
     for image in images:
-        name = layout.image_file(image.kind, image.size, image.document)
+        name = layout.image_file(image.kind, image.size, layout.sha256(image.document))
         files[name] = image.document
         files.update({f"binaries/{digest}": data for digest, data in image.binaries.items()})
         facts.append(
@@ -124,7 +127,8 @@ def _grow(entry: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) 
     read_images(entry, manifest)
     replace_file(entry, layout.PLAN, _json(plan))
     replace_file(entry, layout.MANIFEST, _json(manifest))
-    for path in [*(entry / "images").iterdir(), *(entry / "binaries").iterdir()]:
+    old = [*(entry / "images").iterdir(), *(entry / "binaries").iterdir(), *entry.glob("*.new")]
+    for path in old:
         if str(path.relative_to(entry)) not in manifest.files:
             path.unlink()
 

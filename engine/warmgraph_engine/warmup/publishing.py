@@ -37,9 +37,12 @@ class Publishing:
         self._store, self._backend, self._graphs = store, backend, graphs
         self._counts, self._reporter = counts, reporter
         self._lock = threading.Lock()
-        self._earlier = Plan()
         self._stored: dict[BucketId, GraphImage] = {}
-        self._problems: list[str] = []
+        self._problems: dict[BucketId, str] = {}
+        self._told: dict[BucketId, int] = {}  # hits that the store knows of
+        self._note = ""
+        self.stored = self.failed = 0
+        """Attempts, by how they ended."""
 
     @property
     def wanted(self) -> bool:
@@ -47,7 +50,6 @@ class Publishing:
 
     def set_earlier(self, found: Lookup) -> None:
         """What the entry held when it was looked up."""
-        self._earlier = found.plan
         self._stored = {(image.kind, image.size): image for image in found.images}
 
     def unproven(self) -> list[BucketId]:
@@ -66,7 +68,7 @@ class Publishing:
         problem = stored_form_problem(self._backend, entry)
         if problem:
             _log.warning("%s %d is not stored: %s", *bucket, problem)
-            self._problems.append(f"{bucket[0]} {bucket[1]}: {problem}")
+            self._problems[bucket] = problem
         entry.proven = not problem
 
     def start(self) -> None:
@@ -88,48 +90,48 @@ class Publishing:
         if not self._store.writable:
             return
         with self._lock:
-            images = self._unstored()
-            problems, self._problems = self._problems, []
-            problem = self._store.publish(images, self._plan())
-            cache = self._reporter.cache
+            images, wanted = self._unstored(), self._counts.wanted()
+            problems = [f"{b[0]} {b[1]}: {problem}" for b, problem in list(self._problems.items())]
+            problem = self._store.publish(images, news(self._graphs, wanted, self._told))
             if problem:
                 _log.warning("graphs are not stored: %s", problem)
                 problems.append(problem)
-            elif images:
-                _log.info("stored %d graphs", len(images))
+                self.failed += 1
+            else:
+                self._told = wanted
                 self._stored.update({(image.kind, image.size): image for image in images})
-                cache = msgspec.structs.replace(cache, published=True)
-            if problems:
-                note = f"not stored: {'; '.join(problems)}"
-                message = f"{cache.message}; {note}" if cache.message else note
-                cache = msgspec.structs.replace(cache, message=message)
-            if problems or images:
-                self._reporter.set_cache(cache)
+                self.stored += 1
+                if images:
+                    _log.info("stored %d graphs", len(images))
+            self._report("; ".join(problems), published=bool(images) and not problem)
 
-    def _plan(self) -> Plan:
-        earlier = {(b.kind, b.size): b for b in self._earlier.buckets}
-        return plan(self._graphs, self._counts.wanted(), earlier)
+    def _report(self, problem: str, *, published: bool) -> None:
+        """The last attempt counts: what was said of the one before is taken back."""
+        cache = self._reporter.cache
+        said = cache.message.removesuffix(self._note).removesuffix("; ")
+        self._note = f"not stored: {problem}" if problem else ""
+        message = "; ".join(filter(None, (said, self._note)))
+        published = published or cache.published
+        self._reporter.set_cache(
+            msgspec.structs.replace(cache, message=message, published=published)
+        )
 
 
-def plan(
-    graphs: GraphTable,
-    wanted: Mapping[BucketId, int],
-    earlier: Mapping[BucketId, PlannedBucket],
-) -> Plan:
-    """What the next process should know: costs of captures, and hits added to the earlier ones."""
+def news(graphs: GraphTable, wanted: Mapping[BucketId, int], told: Mapping[BucketId, int]) -> Plan:
+    """What the next process should know and the store does not: costs of captures, and the steps
+    that wanted each bucket since it was told last."""
     buckets = []
     for entry in graphs.entries():
         bucket = entry.bucket
         bucket_id = (bucket.kind, bucket.size)
-        known = earlier.get(bucket_id, PlannedBucket(kind=bucket.kind, size=bucket.size))
         captured = bucket.state is BucketState.CAPTURED
         buckets.append(
             PlannedBucket(
                 kind=bucket.kind,
                 size=bucket.size,
-                milliseconds=round(bucket.seconds * 1e3, 1) if captured else known.milliseconds,
-                bytes=bucket.bytes or known.bytes,
-                hits=known.hits + wanted.get(bucket_id, 0),
+                milliseconds=round(bucket.seconds * 1e3, 1) if captured else 0.0,
+                bytes=bucket.bytes,
+                hits=wanted.get(bucket_id, 0) - told.get(bucket_id, 0),
             )
         )
     return Plan(buckets=buckets)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from warmgraph_api.report import (
     Bucket,
     BucketMode,
@@ -16,7 +18,7 @@ from warmgraph_api.report import (
     Stage,
     StepKind,
 )
-from warmgraph_api.resource import Execution, OnCaptureFailure, WarmupPolicy
+from warmgraph_api.resource import Execution, OnCaptureFailure, WarmupOrder, WarmupPolicy
 from warmgraph_engine.backends.base import GraphImage, ImageError
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.graphs import GraphTable
@@ -71,21 +73,31 @@ class Warmup:
         self._reporter.set_stage(Stage.RESTORING, "looking for stored graphs")
         with self._reporter.span("Restore graphs"):
             found = look_up()
-            self._hits = {(b.kind, b.size): b.hits for b in found.plan.buckets}
-            declared = set(self._graphs.ids())
-            problems = [
-                self._load(image) for image in found.images if (image.kind, image.size) in declared
-            ]
+            self._hits = found.plan.hits()
+            self._graphs.remember(self._hits)
+            images = {(image.kind, image.size): image for image in found.images}
+            declared = [(bucket.kind, bucket.size) for bucket in self._in_order()]
+            problems = [self._load(images[bucket]) for bucket in declared if bucket in images]
         refused = [problem for problem in problems if problem]
+        message = found.message
+        if found.result is CacheResult.HIT:
+            restored = len(problems) - len(refused)
+            message = f"{restored} of {len(declared)} declared graphs restored"
         self._reporter.set_cache(
-            Cache(
-                result=CacheResult.REFUSED if refused else found.result,
-                key=key_digest,
-                field=found.field,
-                message="; ".join(refused) or found.message,
-            )
+            Cache(result=found.result, key=key_digest, field=found.field, message=message)
         )
-        _log.info("graph cache: %s %s", found.result, "; ".join(refused) or found.message)
+        for problem in refused:
+            self._refuse(problem)
+        cache = self._reporter.cache
+        _log.info("graph cache: %s, %s", cache.result, cache.message)
+
+    def _refuse(self, problem: str) -> None:
+        """A stored graph is not used: for whoever watches, the whole entry counts as refused."""
+        cache = self._reporter.cache
+        said = f"; {cache.message}" if cache.message else ""
+        self._reporter.set_cache(
+            msgspec.structs.replace(cache, result=CacheResult.REFUSED, message=problem + said)
+        )
 
     def _load(self, image: GraphImage) -> str:
         try:
@@ -108,9 +120,14 @@ class Warmup:
             for number, bucket in enumerate(missing, start=1):
                 self._reporter.set_stage(
                     Stage.CAPTURING,
-                    f"{bucket.kind} {bucket.size} ({number} of {len(missing)})",
+                    f"{bucket.kind} {bucket.size} ({number} of {len(missing)}{self._why(bucket)})",
                 )
                 self._capture(bucket)
+
+    def _why(self, bucket: Bucket) -> str:
+        """Of its turn, where traffic decided it."""
+        learned = self._config.warmup_order is WarmupOrder.LEARNED
+        return f", wanted {bucket.hits} times before" if learned else ""
 
     def _capture(self, bucket: Bucket) -> None:
         bucket_id = (bucket.kind, bucket.size)
@@ -152,9 +169,10 @@ class Warmup:
         try:
             verdict = self._answers.check(bucket_id)
             if verdict.problem and entry.bucket.state is BucketState.RESTORED:
-                _log.warning(
-                    "stored graph of %s %d: %s; recording it anew", *bucket_id, verdict.problem
-                )
+                name = f"{bucket_id[0]} {bucket_id[1]}"
+                said = f"stored graph of {name} is recorded anew: {verdict.problem}"
+                _log.warning("%s", said)
+                self._refuse(said)
                 if self._graphs.capture(bucket_id):
                     verdict = self._answers.check(bucket_id)
         except ArithmeticError as error:

@@ -19,8 +19,9 @@ def drain_timeout_seconds(grace_period_seconds: int) -> int:
     return max(1, grace_period_seconds - min(DRAIN_MARGIN_SECONDS, grace_period_seconds // 4))
 
 
-def engine_flags(spec: Spec, *, name: str) -> list[str]:
-    """name: of the resource, which the model is served under unless it has its own."""
+def engine_flags(spec: Spec, *, namespace: str, name: str, revision: str) -> list[str]:
+    """name: of the resource, which the model is served under unless it has its own. revision: what
+    the pods are of; its graphs are kept as long as it is."""
     engine, warmup, cache = spec.engine, spec.warmup, spec.graph_cache
     flags = [
         f"--model={model_directory(spec.model.uri)}",
@@ -50,7 +51,10 @@ def engine_flags(spec: Spec, *, name: str) -> list[str]:
         f"--lazy-capture-busy-percent={warmup.lazy_capture.max_busy_percent}",
         f"--known-answer-check={_boolean(warmup.known_answer_check)}",
         f"--cache-mode={cache.mode}",
-        f"--cache-keep-entries={cache.retention.revisions}",
+        f"--cache-keep-revisions={max(cache.retention.revisions, spec.rollout.history_limit)}",
+        f"--cache-max-size={cache.retention.max_size}",
+        # A namespace has no dots, so that this names one deployment.
+        f"--cache-user={namespace}.{name}@{revision}",
         f"--report-socket={ports.REPORT_SOCKET}",
     ]
     if spec.model.revision:

@@ -41,7 +41,7 @@ def pod_template(infd: InferenceDeployment, *, revision: str, config: Config) ->
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
         "securityContext": _pod_security(config) | template.security_context,
         "initContainers": [_sidecar(spec, config)],
-        "containers": [_engine(infd, config)],
+        "containers": [_engine(infd, revision, config)],
         "volumes": _volumes(infd),
         **_placement(template),
     }
@@ -102,14 +102,16 @@ def _sidecar(spec: Spec, config: Config) -> Object:
     }
 
 
-def _engine(infd: InferenceDeployment, config: Config) -> Object:
+def _engine(infd: InferenceDeployment, revision: str, config: Config) -> Object:
     spec = infd.spec
     container: Object = {
         "name": ENGINE_CONTAINER,
         "image": spec.engine.image or config.engine_image,
         "imagePullPolicy": config.image_pull_policy,
         "command": ["warmgraph-engine"],
-        "args": _literally(engine_flags(spec, name=infd.name)),
+        "args": _literally(
+            engine_flags(spec, namespace=infd.metadata.namespace, name=infd.name, revision=revision)
+        ),
         "env": _environment(spec.template),
         "ports": [{"name": ports.PORT_NAME, "containerPort": ports.ENGINE_PORT}],
         # Asked every second, so that a captured pod is in the Service within two; two misses in

@@ -9,6 +9,7 @@ import pytest
 from warmgraph_api.report import BucketMode, StepKind
 from warmgraph_api.resource import CacheMode, Execution
 from warmgraph_engine.config import EngineConfig, parse
+from warmgraph_engine.store.policy import Retention, User
 
 
 def test_a_model_is_enough() -> None:
@@ -26,13 +27,15 @@ def test_every_flag_of_the_pod_is_understood() -> None:
         --verify-buckets 1 --verify-buckets-lazy 2 --warmup-policy ModelLoaded
         --warmup-order Learned --on-capture-failure Fail --lazy-capture false
         --lazy-capture-busy-percent 5 --known-answer-check false --cache-directory /c
-        --cache-mode ReadOnly --cache-keep-entries 0 --report-socket /run/s"""
+        --cache-mode ReadOnly --cache-keep-revisions 0 --cache-max-size 10Mi
+        --cache-user space.name@r1 --report-socket /run/s"""
     config = parse(flags.split())
     assert config.execution is Execution.EAGER
     assert config.kv_cache_bytes == 3 << 29
     assert config.speculative_tokens == 3
     assert config.cache_mode is CacheMode.READ_ONLY
-    assert config.cache_keep_entries == 0
+    assert config.cache_retention == Retention(revisions=0, max_bytes=10 << 20)
+    assert config.cache_user == User("space.name", "r1")
     assert [(b.kind, b.size, b.mode) for b in config.buckets] == [
         (StepKind.DECODE, 1, BucketMode.EAGER),
         (StepKind.DECODE, 2, BucketMode.EAGER),
@@ -58,6 +61,7 @@ def test_every_flag_of_the_pod_is_understood() -> None:
         ("--model /m --decode-buckets 9", "9 is above --max-batch-size 8"),
         ("--model /m --prefill-buckets 512", "512 is above --max-batch-tokens 256"),
         ("--model /m --decode-buckets 2 --decode-buckets-lazy 2", "both eager and lazy"),
+        ("--model /m --cache-user ../x@r", "'../x@r' is not OWNER@REVISION"),
         ("--model /m --verify-buckets 1", "need --speculative-method"),
         ("--model /m --buckets-preset Full --decode-buckets 1", "not both"),
         ("--model /m --lazy-capture yes", "neither true nor false"),

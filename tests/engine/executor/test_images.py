@@ -103,6 +103,96 @@ def test_an_operation_outside_the_list_is_refused(ours: CpuBackend, image: Graph
         ours.player.load(edited(image, edit))
 
 
+def _view(region: str) -> list[Any]:
+    node = {"op": "aten.t.default", "args": [{"region": region}], "kwargs": {}, "out": [1 << 40]}
+    return [node, {"value": 1 << 40}]
+
+
+@pytest.mark.parametrize(
+    ("operation", "more"),
+    [
+        ("aten.mul_.Tensor", {"args": [2.0]}),
+        ("aten.copy_.default", {"args": [{"region": "weights.norm"}]}),
+        ("aten.mm.out", {"args": [], "kwargs": {"out": {"region": "weights.embedding"}}}),
+    ],
+)
+@pytest.mark.parametrize("region", ["weights.embedding", "buffers.slots"])
+@pytest.mark.parametrize("through_a_view", [False, True])
+def test_a_program_that_changes_the_model_or_the_step_is_refused(
+    ours: CpuBackend,
+    image: GraphImage,
+    operation: str,
+    more: dict[str, Any],
+    region: str,
+    through_a_view: bool,
+) -> None:
+    """It would answer wrong, be found out, and leave a model that answers wrong for ever."""
+
+    def edit(document: Any) -> None:
+        layout = ours.layout[region]
+        document["regions"][region] = [layout.dtype, list(layout.shape)]
+        target: Any = {"region": region}
+        if through_a_view:
+            node, target = _view("weights.embedding" if region.startswith("w") else region)
+            document["nodes"].append(node)
+        node = {"op": operation, "args": [target, *more["args"]], "out": []}
+        document["nodes"].append({**node, "kwargs": more.get("kwargs", {})})
+
+    with pytest.raises(ImageError, match=r"writes to (weights|buffers)\."):
+        ours.player.load(edited(image, edit))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"op": "aten.silu.default", "args": [{"region": "weights.norm"}, True]},
+        {
+            "op": "aten.silu.default",
+            "args": [{"region": "weights.norm"}],
+            "kwargs": {"inplace": True},
+        },
+        {
+            "op": "aten.mul.Tensor",
+            "args": [{"region": "weights.norm"}, 2.0],
+            "kwargs": {"out": {"region": "weights.norm"}},
+        },
+    ],
+)
+def test_what_only_pythons_binding_of_an_operation_takes_is_refused(
+    ours: CpuBackend, image: GraphImage, node: dict[str, Any]
+) -> None:
+    """Each of these would write to its argument, which the operation itself never does."""
+
+    def edit(document: Any) -> None:
+        document["nodes"].append({"kwargs": {}, "out": [], **node})
+
+    with pytest.raises(ImageError, match="does not take these arguments"):
+        ours.player.load(edited(image, edit))
+
+
+@pytest.mark.parametrize(
+    ("operation", "place", "argument", "message"),
+    [
+        ("aten.mul.Tensor", 1, 1 << 70, "int too big"),
+        ("warmgraph.store_kv.default", 2, True, "has no attribute"),
+        ("warmgraph.paged_attention.default", 8, [1], "not supported between"),
+    ],
+)
+def test_an_operation_that_fails_in_a_replay_fails_as_any_other(
+    ours: CpuBackend, image: GraphImage, operation: str, place: int, argument: Any, message: str
+) -> None:
+    """Whatever Python and torch raise: the check expects a RuntimeError."""
+
+    def edit(document: Any) -> None:
+        node = next(n for n in document["nodes"] if n["op"] == operation)
+        node["args"][place] = argument
+
+    graph = ours.player.load(edited(image, edit))
+    ours.buffers.fill(STEP, SHAPE)
+    with pytest.raises(RuntimeError, match=message):
+        graph.replay()
+
+
 def test_an_image_for_another_memory_layout_is_refused(image: GraphImage, tmp_path: Path) -> None:
     larger = dataclasses.replace(SETTINGS, kv_cache_bytes=128 << 10)
     other = backend(write_checkpoint(tmp_path / "other"), larger)

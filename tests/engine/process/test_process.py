@@ -20,8 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.checkpoints import write_checkpoint
-from tests.engine.texts import VOCABULARY, byte_level_tokenizer
+from tests.engine.checkpoints import write_servable_checkpoint
 from warmgraph_api import wire
 from warmgraph_api.report import CacheResult, Stage, WarmupReport
 
@@ -44,19 +43,7 @@ FLAGS = [
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    import numpy as np
-    from safetensors.numpy import load_file, save_file
-
-    folder = write_checkpoint(tmp_path / "model", vocab_size=VOCABULARY)
-    weights = load_file(folder / "model.safetensors")
-    random = np.random.default_rng(3)
-    weights["model.embed_tokens.weight"] = random.standard_normal((VOCABULARY, 32)).astype("f4")
-    save_file(weights, folder / "model.safetensors")
-    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text("{}")
-    for path in [folder, *folder.iterdir()]:
-        path.chmod(0o755)
-    return folder
+    return write_servable_checkpoint(tmp_path / "model")
 
 
 class Engine:
@@ -234,7 +221,12 @@ def test_a_random_user_without_a_home_on_a_read_only_system_is_served(
             f"--cache-directory={folder}",
             prefix=AS_NOBODY,
             cwd="/",
-            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TMPDIR": "/nonexistent"},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+                "HOME": "/nonexistent",
+                "TMPDIR": "/nonexistent",
+            },
         )
         engine.serve()
         assert engine.complete("hello")

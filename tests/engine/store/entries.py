@@ -13,6 +13,7 @@ from warmgraph_api.resource import CacheMode
 from warmgraph_engine.answer import Answer
 from warmgraph_engine.backends.base import GraphImage
 from warmgraph_engine.store.layout import sha256
+from warmgraph_engine.store.policy import Retention
 from warmgraph_engine.store.store import Store
 
 KEY = CacheKey(
@@ -66,4 +67,5 @@ def plain(images: Any) -> set[tuple[str, int, bytes, tuple[str, ...], Answer | N
 
 
 def store(root: Path | None, of: CacheKey = KEY, **settings: Any) -> Store:
-    return Store(root, of, **{"mode": CacheMode.READ_WRITE, "keep_entries": 10, **settings})
+    defaults = {"mode": CacheMode.READ_WRITE, "retention": Retention(revisions=10)}
+    return Store(root, of, **{**defaults, **settings})

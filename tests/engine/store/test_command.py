@@ -33,7 +33,7 @@ def test_ls_has_a_line_for_each_entry(cache: Path, capsys: pytest.CaptureFixture
     lines = output(capsys, "ls", str(cache)).splitlines()
     assert len(lines) == 3
     mine = next(line for line in lines if line.startswith(KEY.digest()[:12]))
-    assert mine.endswith("in use")
+    assert f"in use   local@{KEY.digest()[:12]}" in mine
     user.close()
 
 
@@ -62,10 +62,11 @@ def test_verify_finds_the_damaged_entry(cache: Path, capsys: pytest.CaptureFixtu
 
 
 def test_prune_keeps_what_is_asked_for(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert output(capsys, "prune", str(cache), "--keep", "1").count("removed") == 1
-    assert output(capsys, "prune", str(cache)).count("removed") == 1
     assert output(capsys, "prune", str(cache)) == "nothing to remove\n"
+    assert output(capsys, "prune", str(cache), "--keep-revisions", "0").count("removed") == 1
+    assert output(capsys, "prune", str(cache), "--max-size", "0").count("removed") == 1
     assert output(capsys, "ls", str(cache)) == "no entries\n"
+    assert main(["cache", "prune", str(cache), "--keep-revisions", "-1"]) == 1
 
 
 def test_a_folder_that_is_not_there_is_named(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import os
-import threading
 from pathlib import Path
 
 import msgspec
@@ -14,7 +11,6 @@ import pytest
 from tests.engine.store.entries import KEY, image, key, plain, store
 from warmgraph_api.report import CacheResult, StepKind
 from warmgraph_api.resource import CacheMode
-from warmgraph_engine.store import locks, maintenance
 from warmgraph_engine.store.layout import Plan, PlannedBucket
 
 PLAN = Plan(buckets=[PlannedBucket(kind=StepKind.DECODE, size=1, milliseconds=12.5, hits=7)])
@@ -73,6 +69,37 @@ def test_a_miss_is_explained_by_the_nearest_entry(tmp_path: Path) -> None:
     )
 
 
+def test_an_entry_without_graphs_is_a_miss_that_keeps_its_advice(tmp_path: Path) -> None:
+    """An engine that ran eagerly leaves what traffic wanted, and nothing to restore."""
+    store(tmp_path).publish([], PLAN)
+    found = store(tmp_path).look_up()
+    assert (found.result, found.message) == (CacheResult.MISS, "the entry has no graph yet")
+    assert found.plan == PLAN
+
+
+def test_on_a_miss_the_nearest_entry_says_what_traffic_wanted(tmp_path: Path) -> None:
+    """A new version of a model meets the traffic of the old one."""
+    old = store(tmp_path, key(model_weights_digest="b" * 64, model_revision="v1"))
+    old.publish([image(1)], PLAN)
+    new = store(tmp_path, key(model_revision="v2"))
+    found = new.look_up()
+    assert found.plan.hits() == {(StepKind.DECODE, 1): 7}
+    assert found.plan.buckets[0].milliseconds == 0, "what graphs cost belongs to the old model"
+    new.publish([image(1)], Plan(buckets=[PlannedBucket(kind=StepKind.DECODE, size=1, hits=1)]))
+    assert store(tmp_path, key(model_revision="v2")).look_up().plan.hits() == {
+        (StepKind.DECODE, 1): 8
+    }
+
+
+def test_hits_of_engines_that_serve_together_add_up(tmp_path: Path) -> None:
+    engines = [store(tmp_path) for _ in range(3)]
+    for engine in engines:
+        engine.look_up()
+    for engine in engines:
+        assert engine.publish([image(1)], PLAN) == ""
+    assert store(tmp_path).look_up().plan.hits() == {(StepKind.DECODE, 1): 21}
+
+
 def test_a_disabled_cache_neither_reads_nor_writes(tmp_path: Path) -> None:
     store(tmp_path).publish([image(1)], Plan())
     off = store(tmp_path, mode=CacheMode.DISABLED)
@@ -95,74 +122,6 @@ def test_an_unreadable_plan_costs_only_its_advice(tmp_path: Path) -> None:
     found = store(tmp_path).look_up()
     assert found.result is CacheResult.HIT
     assert found.plan == Plan()
-
-
-def test_pruning_keeps_the_newest_and_what_is_in_use(tmp_path: Path) -> None:
-    keys = [key(max_batch_size=n) for n in (1, 2, 3, 4)]
-    stores = [store(tmp_path, k) for k in keys]
-    for age, (k, s) in enumerate(zip(keys, stores, strict=True)):
-        assert s.publish([image(1)], Plan()) == ""
-        os.utime(tmp_path / k.digest() / "manifest.json", (1000 + age, 1000 + age))
-        s.close()
-    user = stores[0]
-    assert user.look_up().result is CacheResult.HIT
-    with locks.writing(tmp_path):
-        removed = maintenance.prune(tmp_path, keep=1)
-    assert {path.name for path in removed} == {keys[1].digest(), keys[2].digest()}
-    assert {p.path.name for p in maintenance.summaries(tmp_path)} == {
-        keys[0].digest(),
-        keys[3].digest(),
-    }
-    user.close()
-    with locks.writing(tmp_path):
-        maintenance.prune(tmp_path, keep=0)
-    assert list(maintenance.summaries(tmp_path)) == []
-    assert [p.name for p in tmp_path.iterdir()] == [".lock"]
-
-
-def test_publishing_prunes_by_retention(tmp_path: Path) -> None:
-    for n in range(1, 5):
-        s = store(tmp_path, key(max_batch_size=n), keep_entries=1)
-        s.publish([image(1)], Plan())
-        s.close()
-    assert len(list(maintenance.summaries(tmp_path))) == 2  # its own, in use, and one more
-
-
-def _publish(root: Path, number: int) -> None:
-    assert store(root).publish([image(number, b"from %d" % number)], Plan()) == ""
-
-
-def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_publish, args=(tmp_path, n)) for n in range(1, 7)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 6
-    found = store(tmp_path).look_up()
-    assert plain(found.images) == plain(image(n, b"from %d" % n) for n in range(1, 7))
-
-
-def test_a_writer_that_holds_the_lock_for_long_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.1)
-    release, held = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with locks.writing(tmp_path):
-            held.set()
-            release.wait()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait()
-    try:
-        assert "another process has been writing" in store(tmp_path).publish([image(1)], Plan())
-    finally:
-        release.set()
-        holder.join()
 
 
 def test_the_key_can_be_read_by_people(tmp_path: Path) -> None:

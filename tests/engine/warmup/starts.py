@@ -82,7 +82,7 @@ class Start:
         self.counts = StepCounts()
         key = cache_key(self.config, Checkpoint(model), SETTINGS, device_facts())
         self.store = Store(
-            cache, key, mode=self.config.cache_mode, keep_entries=self.config.cache_keep_entries
+            cache, key, mode=self.config.cache_mode, retention=self.config.cache_retention
         )
         self.publishing = Publishing(
             self.store, self.backend, self.graphs, self.counts, self.reporter

@@ -30,6 +30,7 @@ from warmgraph_api.report import BucketState, CheckState, StepKind
 from warmgraph_engine.answer import digest_of
 from warmgraph_engine.backends.base import Graph, GraphImage
 from warmgraph_engine.counts import CheckReason
+from warmgraph_engine.store.layout import Plan
 
 
 @pytest.mark.parametrize("write", [write_checkpoint, write_gpt2_checkpoint])
@@ -131,7 +132,7 @@ def test_another_answer_is_for_eager_execution_to_judge_and_is_replaced(
     first = published(start())
     image = stored_images(first)[(D, 2)]
     other = msgspec.structs.replace(image.answer, digest="0" * 64)
-    first.store.publish([dataclasses.replace(image, answer=other)], first.publishing._plan())
+    first.store.publish([dataclasses.replace(image, answer=other)], Plan())
 
     second = restored(start())
     assert second.checks()[(D, 2)] == in_full(CheckReason.OTHER_ANSWER)
@@ -179,7 +180,7 @@ def test_a_stored_graph_that_is_wrong_never_serves(
         if harm == "computes otherwise"
         else _without(image, "warmgraph.store_kv.default")
     )
-    first.store.publish([wrong], first.publishing._plan())
+    first.store.publish([wrong], Plan())
     second = start(**declared)
     second.run()
     assert second.captured == [bucket]
@@ -251,7 +252,7 @@ def test_an_answer_belongs_to_the_question_it_was_stored_with(start: Callable[..
         images[(V, 1)],
         answer=msgspec.structs.replace(images[(V, 1)].answer, digest=images[(V, 4)].answer.digest),
     )
-    first.store.publish([swapped, mixed], first.publishing._plan())
+    first.store.publish([swapped, mixed], Plan())
     second = restored(start())
     assert second.checks()[(D, 2)] == in_full(CheckReason.OTHER_QUESTION)
     assert second.checks()[(V, 1)] == in_full(CheckReason.OTHER_ANSWER)

@@ -42,4 +42,7 @@ def encode(document: Document) -> bytes:
 
 def decode(data: bytes) -> Document:
     """Raises msgspec.DecodeError or msgspec.ValidationError."""
-    return msgspec.json.decode(data, type=Document)
+    try:
+        return msgspec.json.decode(data, type=Document)
+    except RecursionError as error:  # arguments may be lists of lists
+        raise msgspec.DecodeError(str(error)) from error

@@ -11,6 +11,7 @@ do the same through a generic path that takes twice as long, and a step is some 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -55,6 +56,17 @@ OPERATIONS: dict[str, Callable[..., Any]] = VIEWS | {
     "warmgraph.store_kv.default": kernels.store_kv,
 }
 """Few, since under inference mode a step is recorded in the operations it was written in."""
+
+
+@cache
+def parameters(name: str) -> dict[str, Any]:
+    """What an operation takes, in order, as torch's schemas say it. Raises KeyError if it is not
+    allowed."""
+    if name not in OPERATIONS:
+        raise KeyError(name)
+    namespace, packet, overload = name.split(".")
+    operation = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    return {parameter.name: parameter for parameter in operation._schema.arguments}
 
 
 def name_of(operation: Any) -> str:

@@ -17,7 +17,9 @@ import torch
 from warmgraph_engine.backends.base import GraphImage, ImageError, first_line
 from warmgraph_engine.backends.cpu import document
 from warmgraph_engine.backends.cpu.memory import DTYPES, CpuArena
-from warmgraph_engine.backends.cpu.operations import OPERATIONS, SEVERAL, VIEWS
+from warmgraph_engine.backends.cpu.operations import OPERATIONS, SEVERAL, VIEWS, parameters
+
+_WRITABLE = ("kv.", "buffers.logits")
 
 _Run = tuple[Callable[..., Any], Callable[[list[Any]], tuple[Any, ...]], int | list[int] | None]
 
@@ -63,18 +65,23 @@ class CpuGraph:
         self.bytes = workspace_bytes
 
     def replay(self) -> None:
-        slots = self._slots
-        with torch.inference_mode():
-            for (operation, arguments, out), finished in self._program:
-                if out is None:
-                    operation(*arguments(slots))
-                elif isinstance(out, int):
-                    slots[out] = operation(*arguments(slots))
-                else:
-                    for slot, value in zip(out, operation(*arguments(slots)), strict=True):
-                        slots[slot] = value
-                for slot in finished:
-                    slots[slot] = None
+        try:
+            with torch.inference_mode():
+                self._run(self._slots)
+        except (TypeError, AttributeError, OverflowError) as error:  # nobody recorded this program
+            raise RuntimeError(first_line(error)) from error
+
+    def _run(self, slots: list[Any]) -> None:
+        for (operation, arguments, out), finished in self._program:
+            if out is None:
+                operation(*arguments(slots))
+            elif isinstance(out, int):
+                slots[out] = operation(*arguments(slots))
+            else:
+                for slot, value in zip(out, operation(*arguments(slots)), strict=True):
+                    slots[slot] = value
+            for slot in finished:
+                slots[slot] = None
 
 
 class _Builder:
@@ -83,6 +90,7 @@ class _Builder:
         self._slots: list[Any] = []
         self._values: dict[int, int] = {}  # value of the document: slot
         self._static: set[int] = set()  # slots that hold the same at every replay
+        self._regions: dict[int, str] = {}  # slots that are memory of the arena, and whose
 
     def build(self) -> CpuGraph:
         program: list[tuple[_Run, set[int]]] = []
@@ -90,13 +98,16 @@ class _Builder:
             arguments = [self._slot(argument) for argument in node.args]
             operation = OPERATIONS[node.op]
             constants = {name: self._constant(value) for name, value in node.kwargs.items()}
+            self._check_writes(node, arguments)
             function = partial(operation, **constants) if constants else operation
             if node.op in VIEWS and self._static.issuperset(arguments):
                 result = function(*(self._slots[slot] for slot in arguments))
-                self._define(node, result if isinstance(result, (list, tuple)) else [result])
+                out = self._define(node, result if isinstance(result, (list, tuple)) else [result])
+                self._note_views(node, arguments, out)
                 continue
             out = [self._new(None) for _ in node.out]
             self._values.update(zip(node.out, out, strict=True))
+            self._note_views(node, arguments, out)
             place = None if not out else out if node.op in SEVERAL else out[0]
             program.append(((function, _getter(arguments), place), {*arguments, *out}))
         return CpuGraph(self._with_frees(program), self._slots, self._recorded.workspace_bytes)
@@ -109,11 +120,32 @@ class _Builder:
             seen |= used
         return result[::-1]
 
-    def _define(self, node: document.Node, results: Any) -> None:
-        for value, tensor in zip(node.out, results, strict=True):
-            slot = self._new(tensor)
-            self._values[value] = slot
-            self._static.add(slot)
+    def _define(self, node: document.Node, results: Any) -> list[int]:
+        slots = [self._new(tensor) for tensor in results]
+        self._values.update(zip(node.out, slots, strict=True))
+        self._static.update(slots)
+        return slots
+
+    def _note_views(self, node: document.Node, arguments: list[int], out: list[int]) -> None:
+        if node.op in VIEWS and arguments[0] in self._regions:
+            self._regions.update(dict.fromkeys(out, self._regions[arguments[0]]))
+
+    def _check_writes(self, node: document.Node, arguments: list[int]) -> None:
+        """A step leaves keys, values and logits. A program that wrote anywhere else would change
+        the model, or the step, for whoever comes after it."""
+        taken = parameters(node.op)
+        # Python's bindings take more than the operation: `out` here, `inplace` there.
+        names = [name for name, parameter in taken.items() if not parameter.kwarg_only]
+        if len(arguments) > len(names) or not taken.keys() >= node.kwargs.keys():
+            raise ValueError(f"{node.op} does not take these arguments")
+        places = dict(zip(names, arguments, strict=False))
+        places |= {name: self._slot(value) for name, value in node.kwargs.items()}
+        for name, slot in places.items():
+            alias = taken[name].alias_info
+            region = self._regions.get(slot, "")
+            written = alias is not None and alias.is_write
+            if written and region and not region.startswith(_WRITABLE):
+                raise ValueError(f"{node.op} writes to {region}")
 
     def _new(self, content: Any) -> int:
         self._slots.append(content)
@@ -125,6 +157,8 @@ class _Builder:
             return self._values[argument["value"]]
         slot = self._new(self._constant(argument))
         self._static.add(slot)
+        if isinstance(argument, dict) and "region" in argument:
+            self._regions[slot] = argument["region"]
         return slot
 
     def _constant(self, argument: Any) -> Any:
