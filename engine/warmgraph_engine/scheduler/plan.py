@@ -7,8 +7,9 @@ from collections.abc import Sequence as Seq
 import msgspec
 
 from warmgraph_api.report import StepKind
+from warmgraph_engine.sampling.sampler import Draw
 from warmgraph_engine.scheduler.sequence import Sequence
-from warmgraph_engine.step import PENDING_TOKEN, Step, StepRow
+from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepRow
 
 
 class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -34,7 +35,20 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     kind: StepKind
     rows: Seq[PlannedRow]
 
-    def step(self) -> Step:
+    def draws(self) -> list[Draw | None]:
+        """For each row, the token to be drawn from its last logits."""
+        draws: list[Draw | None] = []
+        logit_rows = 0
+        for row in self.rows:
+            logit_rows += row.logit_rows
+            sequence = row.sequence
+            draws.append(
+                Draw(logit_rows - 1, sequence, row.position, sequence.slot) if row.draws else None
+            )
+        return draws
+
+    def step(self, in_step: Seq[StepDraw | None]) -> Step:
+        """With the draws that the step itself makes, one or none for each row."""
         return Step(
             kind=self.kind,
             rows=[
@@ -45,7 +59,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
                     start_position=row.start,
                     block_table=row.sequence.blocks,
                     logit_rows=row.logit_rows,
+                    draw=draw,
                 )
-                for row in self.rows
+                for row, draw in zip(self.rows, in_step, strict=True)
             ],
         )

@@ -78,7 +78,7 @@ class Schedule(RuleBasedStateMachine):
         if both and not self.run_ahead and len(self.scheduler.running) == len(self.alive):
             assert plan.kind is not self.last_kind or self.scheduler.preemptions
         self.last_kind = plan.kind
-        step = plan.step()
+        step = plan.step([None] * len(plan.rows))
         assert 0 < len(step.rows) <= FACTS.max_batch_size
         if plan.kind is StepKind.PREFILL:
             assert step.tokens <= FACTS.max_batch_tokens
