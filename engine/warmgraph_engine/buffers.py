@@ -7,7 +7,7 @@ shape is padding. Padding is safe by construction: it points at block 0, which b
 sequence, and its context length is 1, never 0.
 
 buffers (T tokens, S sequences, L logit rows, W blocks per sequence)
-    input_ids       int64 [T]
+    input_ids       int64 [T]     -1 - slot stands for the token drawn last for the slot
     positions       int64 [T]
     slots           int64 [T]     where the token's key and value go: block * block_size + offset
     query_starts    int32 [S + 1] first token of each sequence; all tokens of a padding sequence
@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warmgraph_engine.shapes import StepShape
-from warmgraph_engine.step import Step
+from warmgraph_engine.step import PENDING_TOKEN, Step
 
 DUMMY_BLOCK = 0
 """Reserved in every KV cache, allocated with it, never given to a sequence."""
@@ -72,28 +73,36 @@ class StaticBuffers:
 
     def fill(self, step: Step, shape: StepShape) -> None:
         """Write a step and the padding up to `shape`, which must hold it."""
-        arrays, size = self.arrays, self._block_size
-        tables, logit_rows = arrays["block_tables"], arrays["logit_rows"]
-        token = rows = 0
-        for sequence, row in enumerate(step.rows):
-            count = len(row.token_ids)
-            end, stop = token + count, row.start_position + count
-            arrays["input_ids"][token:end] = row.token_ids
-            blocks = -(-stop // size)
-            tables[sequence, :blocks] = row.block_table[:blocks]
-            tables[sequence, blocks:] = DUMMY_BLOCK
-            positions = arrays["positions"][token:end]
-            positions[:] = np.arange(row.start_position, stop)
-            arrays["slots"][token:end] = (
-                tables[sequence, positions // size].astype(np.int64) * size + positions % size
-            )
-            arrays["query_starts"][sequence] = token
-            arrays["context_lengths"][sequence] = stop
-            logit_rows[rows : rows + row.logit_rows] = np.arange(end - row.logit_rows, end)
-            rows += row.logit_rows
-            token = end
-        arrays["counts"][:] = (token, len(step.rows), rows)
-        self._pad(token, len(step.rows), rows, shape)
+        arrays, size, count = self.arrays, self._block_size, len(step.rows)
+        lengths, starts, rows, slots = np.array(
+            [(len(r.token_ids), r.start_position, r.logit_rows, r.slot) for r in step.rows]
+        ).T
+        ends, stops = np.cumsum(lengths), starts + lengths
+        tokens, logit_rows = int(ends[-1]), int(rows.sum())
+        ids = np.fromiter(chain.from_iterable(r.token_ids for r in step.rows), np.int64, tokens)
+        sequences = np.repeat(np.arange(count), lengths)
+        arrays["input_ids"][:tokens] = np.where(ids == PENDING_TOKEN, -1 - slots[sequences], ids)
+        positions = np.arange(tokens) + (stops - ends)[sequences]
+        arrays["positions"][:tokens] = positions
+        self._fill_tables(step, -(-stops // size))
+        blocks = arrays["block_tables"][sequences, positions // size].astype(np.int64)
+        arrays["slots"][:tokens] = blocks * size + positions % size
+        arrays["query_starts"][0] = 0
+        arrays["query_starts"][1 : count + 1] = ends
+        arrays["context_lengths"][:count] = stops
+        wanted = np.arange(logit_rows) + np.repeat(ends - np.cumsum(rows), rows)
+        arrays["logit_rows"][:logit_rows] = wanted
+        arrays["counts"][:] = (tokens, count, logit_rows)
+        if (tokens, count, logit_rows) != (shape.tokens, shape.sequences, shape.logit_rows):
+            self._pad(tokens, count, logit_rows, shape)
+
+    def _fill_tables(self, step: Step, used: NDArray[np.int64]) -> None:
+        tables, widest = self.arrays["block_tables"][: len(used)], int(used.max())
+        blocks = chain.from_iterable(
+            row.block_table[:width] for row, width in zip(step.rows, used.tolist(), strict=True)
+        )
+        tables[:] = DUMMY_BLOCK
+        tables[:, :widest][np.arange(widest) < used[:, None]] = np.fromiter(blocks, np.int32)
 
     def _pad(self, tokens: int, sequences: int, rows: int, shape: StepShape) -> None:
         arrays = self.arrays

@@ -64,7 +64,7 @@ class GraphExecutor:
                 self._backend.buffers.fill(step, used)
                 assert entry.graph is not None  # chosen because it has one
                 entry.graph.replay()
-            logits = self._backend.logits(shape.logit_rows)
+            logits = self._backend.result(shape.logit_rows)
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
             raise StepError(
                 f"{step.kind} step of {shape.tokens} tokens failed: {first_line(error)}"

@@ -1,10 +1,10 @@
 """The engine thread: takes requests, schedules a step, runs it, draws tokens, hands them out.
 
 The thread only ever holds plain token ids; text, HTTP and JSON are on the other side of
-`deliver`. One turn is: schedule, execute and sample (on a GPU both only enqueue), read the tokens,
-commit. With run-ahead the tokens read are those of the turn before, so that the device always has
-its next step while this thread reads, decides and delivers. Speculative decoding drafts from the
-tokens read, so it does without run-ahead.
+`deliver`. One turn is: schedule, execute, sample, read the tokens, commit. Where the step itself
+has drawn all its tokens (on a GPU), the next one is handed over before they are read: the tokens
+read in a turn are then those of the turn before, and the device always has work while this thread
+reads, decides and delivers. Speculative decoding drafts from the tokens read, so it does without.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ from warmgraph_api.report import Load
 from warmgraph_engine.inflight import InFlight
 from warmgraph_engine.kv import blocks_for, positions_of
 from warmgraph_engine.metrics import EngineMetrics
-from warmgraph_engine.sampling.sampler import (
-    Draw,
-    PendingTokens,
-    SampledToken,
-    Sampler,
-    TokenLogprob,
-)
+from warmgraph_engine.sampling.sampler import PendingTokens, SampledToken, Sampler, TokenLogprob
 from warmgraph_engine.scheduler.plan import Plan, PlannedRow
 from warmgraph_engine.scheduler.scheduler import Scheduler
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
@@ -89,18 +83,15 @@ class EngineLoop:
         metrics: EngineMetrics,
         on_fault: OnFault,
         max_waiting: int = MAX_WAITING,
-        run_ahead: bool = False,
         speculative_tokens: int = 0,
     ) -> None:
-        """`run_ahead` needs an executor and a sampler that keep drawn tokens on the device, where
-        PENDING_TOKEN refers to them. Any `speculative_tokens`, the most drafts of a sequence in
-        one step, switch it off."""
+        """`speculative_tokens` is the most drafts of a sequence in one step."""
         self._executor = executor
         self._sampler = sampler
         self._metrics = metrics
         self._on_fault = on_fault
         self._max_waiting = max_waiting
-        self._run_ahead = run_ahead and not speculative_tokens
+        self._may_run_ahead = not speculative_tokens
         self._unread: _Issued | None = None
         self._scheduler = Scheduler(executor.limits, speculative_tokens=speculative_tokens)
         self._deliver: Deliver = _nowhere
@@ -207,13 +198,15 @@ class EngineLoop:
         self._take_messages()
         plan = self._scheduler.schedule()
         issued = self._issue(plan) if plan is not None else None
-        if self._run_ahead:
-            issued, self._unread = self._unread, issued
-        if issued is not None:
+        earlier, self._unread = self._unread, issued
+        if earlier is not None:
+            self._finish(earlier)
+        if issued is not None and not (self._may_run_ahead and issued.tokens.on_device):
+            self._unread = None
             self._finish(issued)
         busy = bool(self._scheduler.running) or self._waiting() > 0
         worked = self._executor.idle_work(busy=busy)
-        if issued is None and self._unread is None and not worked:
+        if issued is None and earlier is None and not worked:
             self._sleep()
 
     def _take_messages(self) -> None:
@@ -234,15 +227,11 @@ class EngineLoop:
     def _issue(self, plan: Plan) -> _Issued:
         """Hand a step and its draws to the device."""
         self._step_since = self._step_since or time.monotonic()
-        result = self._executor.execute(plan.step())
-        draws: list[Draw] = []
-        scores: list[list[TokenLogprob]] = []
-        first_row = 0
-        for row in plan.rows:
-            draws += row.draws_from(first_row)
-            scores.append(self._prompt_logprobs(row, first_row, result))
-            first_row += row.logit_rows
-        return _Issued(plan, scores, self._sampler.sample(result.logits, draws))
+        draws = plan.draws()
+        in_step = [self._sampler.in_step(of[0]) if len(of) == 1 else None for of in draws]
+        result = self._executor.execute(plan.step(in_step))
+        tokens = self._sampler.sample(result.logits, [draw for of in draws for draw in of])
+        return _Issued(plan, self._prompt_logprobs(plan, result), tokens)
 
     def _finish(self, issued: _Issued) -> None:
         """Read a step's tokens and tell each sequence what it got."""
@@ -272,7 +261,15 @@ class EngineLoop:
         if outputs:
             self._deliver(outputs)
 
-    def _prompt_logprobs(
+    def _prompt_logprobs(self, plan: Plan, result: StepResult) -> list[list[TokenLogprob]]:
+        scores: list[list[TokenLogprob]] = []
+        first_row = 0
+        for row in plan.rows:
+            scores.append(self._row_logprobs(row, first_row, result))
+            first_row += row.logit_rows
+        return scores
+
+    def _row_logprobs(
         self, row: PlannedRow, first_row: int, result: StepResult
     ) -> list[TokenLogprob]:
         sequence = row.sequence
@@ -280,6 +277,8 @@ class EngineLoop:
         if top is None:
             return []
         targets = sequence.tokens[row.scored_from + 1 : min(row.end + 1, sequence.prompt_length)]
+        if not targets:
+            return []
         return self._sampler.prompt_logprobs(
             result.logits, first_row=first_row, targets=targets, top=top
         )

@@ -31,7 +31,6 @@ from warmgraph_engine.loop import EngineLoop
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.report import Publisher, Reporter, process_started_at
-from warmgraph_engine.sampling.cpu import CpuSampler
 from warmgraph_engine.server.app import create_app, make_runner
 from warmgraph_engine.server.service import Service
 from warmgraph_engine.startup import Started
@@ -164,10 +163,9 @@ class _Process:
             _log.exception("the start failed")
             self._cannot_start(f"{type(error).__name__}: {first_line(error)}")
             return
-        executor = self._started.executor
         engine = EngineLoop(
-            executor,
-            CpuSampler(vocabulary=executor.limits.vocabulary),
+            self._started.executor,
+            self._started.sampler,
             metrics=self._metrics,
             on_fault=lambda message: self._reporter.fail(Reason.ENGINE_FAULT, message),
             speculative_tokens=self._config.speculative_tokens,

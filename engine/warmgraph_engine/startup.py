@@ -19,6 +19,7 @@ from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
+from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import Lookup, Store
 from warmgraph_engine.tokenizer.text import TextModel
@@ -36,6 +37,7 @@ class Started:
     """What serving needs, and what is to be done at its end."""
 
     executor: GraphExecutor
+    sampler: Sampler
     text: TextModel
     metrics: Sequence[Collector]
     publishing: Publishing
@@ -96,6 +98,7 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=idle)
     return Started(
         executor=executor,
+        sampler=backend.sampler,
         text=text,
         metrics=[GraphMetrics(counts, graphs), CacheMetrics(key, publishing, reporter)],
         publishing=publishing,

@@ -13,15 +13,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+import msgspec
+
 from warmgraph_api.report import StepKind
 
 PENDING_TOKEN = -1
-"""In StepRow.token_ids: the token drawn last for the row's slot, which only the device knows yet.
+"""As a row's only token: the one drawn last for the row's slot, which only the device knows yet.
 Sent only to backends whose sampler leaves it there (run-ahead, see loop.py)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRow:
+class StepDraw(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How the step itself chooses the token that follows a row; see sampling/params.py."""
+
+    scale: float = 0.0
+    """1 / temperature; 0 takes the likeliest token."""
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    number: float = 0.0
+    """The random number, 0 or more and below 1."""
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one sequence contributes to a step."""
 
     token_ids: Sequence[int]
@@ -36,10 +49,12 @@ class StepRow:
     logit_rows: int
     """How many of the last tokens need logits: 0 for a chunk inside a prompt, 1 for decode and
     the end of a prompt, all of them for verify steps and for prompt log-probabilities."""
+    draw: StepDraw | None = None
+    """Set where the sampler leaves the choice of the next token to the step (Sampler.in_step): it
+    is made from the row's last logits and kept as the slot's token drawn last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: StepKind
     rows: Sequence[StepRow]
 
@@ -76,8 +91,9 @@ class PathReason(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     logits: Any
-    """float32 of shape (sum of logit_rows, vocabulary), in row order; a numpy array on the CPU,
-    whatever the backend's Sampler takes elsewhere. Valid until the next execute()."""
+    """float32 of shape (sum of logit_rows, vocabulary), in row order, and the tokens that the step
+    draws: whatever the backend's Sampler takes. On the CPU a numpy array; on a GPU where both
+    will be once the step has run. Logits are valid until the next execute()."""
     path: Path
     reason: PathReason
     bucket: int
@@ -105,7 +121,8 @@ class Executor(Protocol):
     def limits(self) -> Limits: ...
 
     def execute(self, step: Step) -> StepResult:
-        """Run one step to its end.
+        """Run one step. On a GPU this only hands it over: steps run in the order in which they
+        are handed over, and whoever wants something of one waits for it.
 
         Raises StepError if the backend failed; the engine must then report a fault, since
         the KV cache may hold anything.

@@ -10,11 +10,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from tests.engine.device import DeviceSampler
+from tests.engine.device import ToyDevice
 from tests.engine.toy import ToyExecutor, limits
 from warmgraph_engine.loop import EngineFaultError, EngineLoop, Output
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.sampling.cpu import CpuSampler
+from warmgraph_engine.sampling.device import DeviceSampler
 from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.sampling.randomness import random_key
 from warmgraph_engine.sampling.sampler import SampledToken, TokenLogprob
@@ -31,6 +32,7 @@ class Result:
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     finish: FinishReason | None = None
     error: EngineFaultError | None = None
+    cancelled: bool = False
 
     @property
     def ids(self) -> list[int]:
@@ -38,31 +40,29 @@ class Result:
 
 
 class Engine:
-    """An engine loop over the toy model, with a place where its outputs gather."""
+    """An engine loop with a place where its outputs gather; over the toy model, if no other
+    executor is given. With `run_ahead` the toy is on a device that draws tokens itself."""
 
     def __init__(
         self,
         facts: Limits | None = None,
         *,
-        executor: Any = None,
         run_ahead: bool = False,
+        executor: Any = None,
+        sampler: Any = None,
         habit: float = 0.0,
         **settings: int,
     ) -> None:
         """With an executor, over that one instead."""
-        self.executor = executor or ToyExecutor(facts or limits(), habit=habit)
-        self.sampler: CpuSampler = (
-            DeviceSampler(self.executor)
-            if run_ahead and not settings.get("speculative_tokens")
-            else CpuSampler(vocabulary=self.executor.limits.vocabulary)
-        )
+        on_device = (ToyDevice, DeviceSampler) if run_ahead else (ToyExecutor, CpuSampler)
+        self.executor = executor or on_device[0](facts or limits(), habit=habit)
+        self.sampler = sampler or on_device[1](vocabulary=self.executor.limits.vocabulary)
         self.registry = CollectorRegistry()
         self.faults: list[str] = []
         self.metrics = EngineMetrics(self.registry)
         self.loop = EngineLoop(
             self.executor,
             self.sampler,
-            run_ahead=run_ahead,
             metrics=self.metrics,
             on_fault=self.faults.append,
             **settings,
@@ -80,6 +80,13 @@ class Engine:
                 result.finish = result.finish or output.finish
                 result.error = result.error or output.error
             self._changed.notify_all()
+
+    @property
+    def kept_by_sampler(self) -> int:
+        """Sequences that the sampler still keeps something of."""
+        if isinstance(self.sampler, CpuSampler):
+            return len(self.sampler._counts)
+        return len(self.sampler._numbers) + len(self.sampler._host._counts)
 
     def result(self, sequence: Sequence) -> Result:
         return self.results.get(sequence.id, Result())

@@ -60,7 +60,7 @@ class ToyExecutor:
         self.gate.set()
         # Token and position of each slot; -1 stands for whatever an unwritten slot may hold.
         self.last_drawn = np.full(facts.max_batch_size, -1, dtype=np.int64)
-        """By slot: what PENDING_TOKEN stands for. Written by DeviceSampler."""
+        """By slot: what PENDING_TOKEN stands for. Written by ToyDevice."""
         self._store = np.full((facts.blocks + 1, facts.block_size, 2), -1, dtype=np.int64)
 
     def execute(self, step: Step) -> StepResult:

@@ -71,7 +71,7 @@ def sequences(model: Served, lengths: list[int], seed: int = 0) -> Sequences:
 def poison(model: Served) -> None:
     """Every KV block but the dummy becomes NaN, and so do the logits of earlier steps."""
     backend = model.backend
-    base = backend.player._addresses
+    base = backend.player._sets[0]
     block = model.settings.block_size * model.config.kv_heads * model.config.head_dim
     item = 4 if model.settings.dtype == "float32" else 2
     for region in backend.layout:
@@ -239,7 +239,8 @@ def test_a_damaged_image_is_refused(serve: Callable[..., Served], harm: str) -> 
     shape = StepShape(kind=DECODE, tokens=3, sequences=3, logit_rows=3)
     _, image = model.capture(shape)
     size, document, binaries = image.size, image.document, dict(image.binaries)
-    player = type(model.backend.player)(model.backend._device, model.backend.player._addresses)
+    theirs = model.backend.player
+    player = type(theirs)(model.backend._device, theirs._sets, model.backend._turns)
     if harm == "cut short":
         document = document[:-10]
     elif harm == "other bucket":

@@ -15,6 +15,7 @@ from warmgraph_api.report import StepKind
 from warmgraph_engine.answer import Answer
 from warmgraph_engine.arena import ArenaLayout
 from warmgraph_engine.buffers import StaticBuffers
+from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Limits
 
@@ -51,7 +52,8 @@ class Graph(Protocol):
         ...
 
     def replay(self) -> None:
-        """Run the step that lies in the static buffers, and leave its logits there."""
+        """Run the step that lies in the static buffers, and leave its logits there. On a GPU this
+        waits for nothing, and what goes wrong is told to whoever waits."""
         ...
 
 
@@ -83,9 +85,13 @@ class Backend(Protocol):
     def player(self) -> Player: ...
     @property
     def recorder(self) -> Recorder: ...
+    @property
+    def sampler(self) -> Sampler:
+        """Takes what `result` gives."""
+        ...
 
     def run_eagerly(self, shape: StepShape) -> None:
-        """Run the step that lies in the static buffers, without a graph."""
+        """Run the step that lies in the static buffers, without a graph; as Graph.replay."""
         ...
 
     def poison_logits(self, rows: int) -> None:
@@ -98,7 +104,12 @@ class Backend(Protocol):
         ...
 
     def logits(self, rows: int) -> Any:
-        """The first rows of the logits of the last step; a view, valid until the next one."""
+        """The first rows of the logits of the last step, float32 on the host, valid until the next
+        one. Waits for it."""
+        ...
+
+    def result(self, rows: int) -> Any:
+        """StepResult.logits of the last step. Waits for nothing."""
         ...
 
 

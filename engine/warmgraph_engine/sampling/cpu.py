@@ -38,6 +38,7 @@ class ReadyTokens:
     """On the CPU the tokens are there when `sample` returns."""
 
     tokens: list[SampledToken]
+    on_device: bool = False
 
     def read(self) -> Sequence[SampledToken]:
         return self.tokens
@@ -50,6 +51,9 @@ class CpuSampler:
         self._vocabulary = vocabulary
         self._counts: dict[int, penalties.TokenCounts] = {}
         self._scratch = np.empty(vocabulary, dtype=np.float32)
+
+    def in_step(self, _draw: Draw, /) -> None:
+        return None
 
     def sample(self, logits: Logits, draws: Sequence[Draw]) -> ReadyTokens:
         tokens: list[SampledToken] = []
@@ -105,7 +109,8 @@ class CpuSampler:
 
 
 def draw_token(row: Row, params: SamplingParams, number: float, *, scratch: Row) -> int:
-    """The token at `number` (0 ≤ number < 1) of the distribution that `params` make of `row`.
+    """The token at `number` (0 ≤ number < 1) of the distribution that `params` make of `row`, with
+    the tokens in order of their ids.
 
     `scratch` has the row's shape and is overwritten: a fresh array of this size would be mapped
     and faulted in page by page, every time.
@@ -117,7 +122,9 @@ def draw_token(row: Row, params: SamplingParams, number: float, *, scratch: Row)
         weights = np.exp(scratch[ids])
         weights = weights[weights >= params.min_p]
         mass = params.top_p * float(weights.sum(dtype=np.float64))
-        return int(ids[_search(weights[: _nucleus_size(weights, mass)], number)])
+        size = min(_nucleus_size(weights, mass), weights.size)
+        order = np.argsort(ids[:size])
+        return int(ids[order[_search(weights[order], number)]])
     weights = np.exp(scratch, out=scratch)
     if params.min_p > 0.0:
         weights[weights < params.min_p] = 0.0

@@ -20,8 +20,16 @@ def random_key(seed: int | None, choice: int) -> tuple[int, int]:
     return word, choice
 
 
+def uniforms(key: tuple[int, int], first: int, count: int) -> list[float]:
+    """Numbers `first`, `first` + 1, … of the stream `key`, in [0, 1)."""
+    generator = np.random.Philox(key=np.array(key, dtype=np.uint64), counter=first)
+    # Each count of the generator gives four words, of which the first is ours; of it the upper
+    # 53 bits, which a double holds exactly.
+    words = generator.random_raw(4 * count)[::4]
+    numbers: list[float] = ((words >> 11) * 2.0**-53).tolist()
+    return numbers
+
+
 def uniform(key: tuple[int, int], position: int) -> float:
     """Number `position` of the stream `key`, in [0, 1)."""
-    generator = np.random.Philox(key=np.array(key, dtype=np.uint64), counter=position)
-    # The upper 53 bits, which a double holds exactly.
-    return float(int(generator.random_raw()) >> 11) * 2.0**-53
+    return uniforms(key, position, 1)[0]

@@ -1,8 +1,9 @@
 """The sampler's interface: what the engine loop asks for, whatever device the logits lie on.
 
-`sample` only has to enqueue the work; `read` waits for it. On a GPU the loop can so hand the next
-step to the device before it reads the last one's tokens. Nothing a sampler does may depend on
-which other rows share the batch.
+A token is chosen in one of two places: by the step itself, on the device that computes it, or here
+from the step's logits. `in_step` says which. Tokens that all were chosen by the step are known to
+the device, so that the loop can hand it the next step before it reads them. Nothing a sampler does
+may depend on which other rows share the batch.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from warmgraph_engine.sampling.params import SamplingParams
-from warmgraph_engine.step import StepError
+from warmgraph_engine.step import StepDraw, StepError
 
 
 class BadLogitsError(StepError):
@@ -70,25 +71,39 @@ class Draw(msgspec.Struct, frozen=True, gc=False):
     of the output here and nowhere else. The draws of a sequence come in order of position; one
     whose last draft is not what the draw before it brought does not count, and may bring
     anything."""
+    beside_drafts: bool = False
+    """The step brings several draws of this sequence: one more than it has drafts."""
 
 
 class PendingTokens(Protocol):
     """Tokens that may still be on their way from the device."""
 
+    @property
+    def on_device(self) -> bool:
+        """The step has chosen all of them, so that PENDING_TOKEN stands for each in the next one.
+        If not, they must be read before the next step is executed."""
+        ...
+
     def read(self) -> Sequence[SampledToken]:
-        """Wait for them; one for each draw, in order. Raises BadLogitsError."""
+        """Wait for them; one for each draw, in order. Raises StepError, which may be a
+        BadLogitsError."""
         ...
 
 
 class Sampler(Protocol):
+    def in_step(self, draw: Draw) -> StepDraw | None:
+        """How the step is to choose this token, for StepRow.draw; None if `sample` will."""
+        ...
+
     def sample(self, logits: Any, draws: Sequence[Draw]) -> PendingTokens:
-        """Start choosing a token for every draw. `logits` is StepResult.logits, only read."""
+        """The tokens of all draws of a step, whoever chooses them. `logits` is
+        StepResult.logits, only read."""
         ...
 
     def prompt_logprobs(
         self, logits: Any, *, first_row: int, targets: Sequence[int], top: int
     ) -> list[TokenLogprob]:
-        """Score known tokens: targets[i] under row first_row + i."""
+        """Score known tokens: targets[i] under row first_row + i. Waits for the step."""
         ...
 
     def forget(self, sequence_id: int) -> None:

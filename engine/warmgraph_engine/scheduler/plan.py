@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from itertools import accumulate
 
 import msgspec
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.sampling.sampler import Draw, SampledToken
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
-from warmgraph_engine.step import PENDING_TOKEN, Step, StepRow
+from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepRow
 
 
 class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -42,9 +43,9 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """How many tokens are drawn."""
         return 1 + len(self.drafts) if self.draws else 0
 
-    def draws_from(self, first_row: int) -> list[Draw]:
-        """The tokens to draw, where the row's logits begin at `first_row` of the step's."""
-        first = first_row + self.logit_rows - self.drawn
+    def draws_up_to(self, end_row: int) -> list[Draw]:
+        """The tokens to draw, where the row's logits end before `end_row` of the step's."""
+        first = end_row - self.drawn
         return [
             Draw(
                 first + number,
@@ -52,6 +53,7 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
                 self.position + number,
                 self.sequence.slot,
                 self.drafts[:number],
+                beside_drafts=bool(self.drafts),
             )
             for number in range(self.drawn)
         ]
@@ -72,7 +74,13 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     kind: StepKind
     rows: Seq[PlannedRow]
 
-    def step(self) -> Step:
+    def draws(self) -> list[list[Draw]]:
+        """For each row, the tokens to be drawn from its logits."""
+        ends = accumulate(row.logit_rows for row in self.rows)
+        return [row.draws_up_to(end) for row, end in zip(self.rows, ends, strict=True)]
+
+    def step(self, in_step: Seq[StepDraw | None]) -> Step:
+        """With the draws that the step itself makes, one or none for each row."""
         return Step(
             kind=self.kind,
             rows=[
@@ -82,7 +90,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
                     start_position=row.start,
                     block_table=row.sequence.blocks,
                     logit_rows=row.logit_rows,
+                    draw=draw,
                 )
-                for row in self.rows
+                for row, draw in zip(self.rows, in_step, strict=True)
             ],
         )

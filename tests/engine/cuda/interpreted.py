@@ -28,13 +28,17 @@ def _patch_index_too(tensor: Any, scope: Any) -> None:
 interpreter._patch_lang_tensor = _patch_index_too
 
 
+def kernel_of(name: str) -> Any:
+    """The kernel that a launch names."""
+    module, _, function = name.partition(".")
+    package = "warmgraph_engine.backends.cuda.kernels"
+    return getattr(importlib.import_module(f"{package}.{module}"), function)
+
+
 def run(launches: Sequence[Launch], memory: Mapping[str, torch.Tensor]) -> None:
     """Make the launches, one after the other, on tensors by region."""
     for launch in launches:
-        module, _, function = launch.kernel.partition(".")
-        kernel = getattr(
-            importlib.import_module(f"warmgraph_engine.backends.cuda.kernels.{module}"), function
-        )
+        kernel = kernel_of(launch.kernel)
         constants: dict[str, Any] = dict(launch.constants)
         if "PDL" in kernel.arg_names:
             constants["PDL"] = 0

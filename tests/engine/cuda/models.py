@@ -10,7 +10,8 @@ import torch
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.cpu.memory import DTYPES
-from warmgraph_engine.backends.cuda.layout import plan_device, plan_host
+from warmgraph_engine.backends.cuda.inputs import InputBuffers
+from warmgraph_engine.backends.cuda.layout import plan_device, plan_host, plan_results
 from warmgraph_engine.backends.settings import BackendSettings, plan_arena
 from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.models.config import ModelConfig, parse_config
@@ -122,7 +123,12 @@ def cpu_memory(
     """The CUDA backend's regions as CPU tensors; whatever no step has written is NaN."""
     specs = weight_specs(config, ["lm_head.weight"])
     memory = {}
-    for region in (*plan_device(config, options, specs), *plan_host(config, options)):
+    layouts = (
+        plan_device(config, options, specs),
+        plan_host(config, options),
+        plan_results(options),
+    )
+    for region in (region for layout in layouts for region in layout):
         tensor = torch.zeros(region.shape, dtype=DTYPES[region.dtype])
         if tensor.is_floating_point():
             tensor.fill_(float("nan"))
@@ -136,13 +142,13 @@ def cpu_memory(
     return memory
 
 
-def host_buffers(memory: dict[str, torch.Tensor], block_size: int) -> StaticBuffers:
+def host_buffers(memory: dict[str, torch.Tensor], block_size: int) -> InputBuffers:
     arrays = {
         name.partition(".")[2]: tensor.numpy()
         for name, tensor in memory.items()
         if name.startswith("host.")
     }
-    return StaticBuffers(arrays, block_size=block_size)
+    return InputBuffers([arrays], lambda: 0, block_size=block_size)
 
 
 class Sequences:

@@ -11,9 +11,17 @@ import pytest
 
 
 @pytest.mark.timeout(600)
-def test_the_kernels_give_the_logits_of_the_cpu() -> None:
-    """Every case of program_cases.py, interpreted: some hundred small programs in Python."""
-    cases = Path(__file__).with_name("program_cases.py")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("program", id="the kernels give the logits of the CPU"),
+        pytest.param("draw", id="they draw the tokens of the CPU's sampler"),
+        pytest.param("backend", id="requests get from the backend what they get from the CPU"),
+    ],
+)
+def test_interpreted(name: str) -> None:
+    """Every case of a file: some hundred small programs in Python."""
+    cases = Path(__file__).with_name(f"{name}_cases.py")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)],
         env={**os.environ, "TRITON_INTERPRET": "1"},

@@ -15,7 +15,7 @@ from warmgraph_engine.backends.cuda import compiler as compiler_module
 from warmgraph_engine.backends.cuda.compiler import Binary, Compiler, Variant
 from warmgraph_engine.backends.cuda.document import Kernel, decode
 from warmgraph_engine.backends.cuda.launch import Launch
-from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host
+from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host, plan_results
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
 from warmgraph_engine.models.weights import weight_specs
@@ -52,6 +52,7 @@ class Recording:
         layouts = (
             plan_device(config, options, weight_specs(config, ["lm_head.weight"])),
             plan_host(config, options),
+            plan_results(options),
         )
         regions = {region.name: region for layout in layouts for region in layout}
         self.compiler = Compiler(90, {name: region.dtype for name, region in regions.items()})

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.engine.harness import Engine, running_engine, sequence
 from tests.engine.toy import CIRCLE, limits
 from warmgraph_api.report import StepKind
-from warmgraph_engine.sampling.cpu import CpuSampler
 from warmgraph_engine.scheduler.sequence import FinishReason
 from warmgraph_engine.step import PENDING_TOKEN
 
@@ -64,9 +63,12 @@ ODD = limits(blocks=60, block_size=3, max_batch_size=16, max_batch_tokens=64)
 
 @pytest.mark.parametrize("tokens", [1, 4, 16])
 @pytest.mark.parametrize("facts", [STARVED, ODD], ids=["starved of blocks", "odd block size"])
-def test_300_requests_that_join_and_leave_get_what_each_gets_without_drafts(plain, facts, tokens):
+@pytest.mark.parametrize("device", [False, True], ids=["host draws", "device draws"])
+def test_300_requests_that_join_and_leave_get_what_each_gets_without_drafts(
+    plain, facts, tokens, device
+):
     dice = random.Random(1)
-    with running_engine(facts, habit=HABIT, speculative_tokens=tokens) as engine:
+    with running_engine(facts, habit=HABIT, run_ahead=device, speculative_tokens=tokens) as engine:
         sequences = []
         for prompt, params in requests():
             sequences.append(sequence(prompt, **params))
@@ -75,7 +77,7 @@ def test_300_requests_that_join_and_leave_get_what_each_gets_without_drafts(plai
                 engine.wait([sequences[-1]])
         assert engine.wait(sequences) == plain
         assert engine.loop._scheduler.pool.used == 0
-        assert engine.sampler._counts == {}
+        assert engine.kept_by_sampler == 0
     drafted = engine.value("spec_decode_draft_tokens_total")
     kept = engine.value("spec_decode_accepted_tokens_total")
     assert 0 < kept < drafted
@@ -226,12 +228,12 @@ def test_without_speculation_nothing_is_verified():
 
 def test_drafts_need_tokens_that_were_read_so_there_is_no_run_ahead():
     engine = Engine(habit=1000, run_ahead=True, speculative_tokens=4)
-    assert type(engine.sampler) is CpuSampler
     engine.loop.start(engine.collect)
     [result] = engine.generate(sequence(CIRCLING, max_tokens=13))
     engine.loop.close()
     assert result.ids == [1, 2, 3, 4, 0] * 2 + [1, 2, 3]
     steps = engine.executor.steps
+    assert engine.executor.most_ahead == 1
     assert all(PENDING_TOKEN not in row.token_ids for step in steps for row in step.rows)
     assert any(step.kind is StepKind.VERIFY for step in steps)
 

@@ -81,7 +81,7 @@ class Schedule(RuleBasedStateMachine):
             alternates = (plan.kind is StepKind.PREFILL) is not self.prefilled_last
             assert alternates or self.scheduler.preemptions
         self.prefilled_last = plan.kind is StepKind.PREFILL
-        step = plan.step()
+        step = plan.step([None] * len(plan.rows))
         assert 0 < len(step.rows) <= FACTS.max_batch_size
         if plan.kind is StepKind.PREFILL:
             assert step.tokens <= FACTS.max_batch_tokens

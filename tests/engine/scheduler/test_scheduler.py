@@ -43,7 +43,7 @@ def test_a_prompt_is_prefilled_in_chunks_and_only_the_last_one_draws():
         [(one.id, 20, 21)],
     ]
     assert [plan.rows[0].draws for plan in plans] == [False, False, True, True]
-    assert [plan.step().rows[0].logit_rows for plan in plans] == [0, 0, 1, 1]
+    assert [plan.rows[0].logit_rows for plan in plans] == [0, 0, 1, 1]
 
 
 def test_short_prompts_share_a_prefill_step_in_order_of_arrival():

@@ -21,6 +21,7 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.steps import StepInputs, step_function
 from warmgraph_engine.models.weights import weight_specs
+from warmgraph_engine.sampling.cpu import CpuSampler
 from warmgraph_engine.shapes import StepShape
 
 
@@ -48,6 +49,7 @@ class CpuBackend:
         arrays = {name: self.arena.array(f"buffers.{name}") for name in names}
         self.buffers = StaticBuffers(arrays, block_size=settings.block_size)
         self.player = CpuPlayer(self.arena)
+        self.sampler = CpuSampler(vocabulary=config.vocabulary)
         self._step = step_function(config)
         self._logits = arrays["logits"]
 
@@ -69,6 +71,8 @@ class CpuBackend:
 
     def logits(self, rows: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         return self._logits[:rows]
+
+    result = logits
 
 
 def device_facts() -> dict[str, str]:

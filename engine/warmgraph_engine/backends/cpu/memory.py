@@ -10,11 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from warmgraph_engine.arena import ArenaLayout, Region
+from warmgraph_engine.arena import ITEM_BYTES, ArenaLayout, Region
 
-DTYPES = {
-    name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "int64", "int32")
-}
+DTYPES = {name: getattr(torch, name) for name in ITEM_BYTES}
 
 
 class CpuArena:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cuda
@@ -13,18 +12,27 @@ from numpy.typing import NDArray
 from warmgraph_engine.backends import settings as common
 from warmgraph_engine.backends.cuda.compiler import Compiler
 from warmgraph_engine.backends.cuda.driver import Device, check
-from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host
+from warmgraph_engine.backends.cuda.inputs import InputBuffers
+from warmgraph_engine.backends.cuda.layout import (
+    HOST_SETS,
+    geometry,
+    plan_device,
+    plan_host,
+    plan_results,
+)
 from warmgraph_engine.backends.cuda.loader import load_weights, plan
-from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostBuffers, PinnedMemory
+from warmgraph_engine.backends.cuda.logits import DeviceLogits, LogitRows
+from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostRegions
 from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
+from warmgraph_engine.backends.cuda.turns import Turns
 from warmgraph_engine.backends.settings import BackendSettings
-from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.models.config import ModelConfig, ModelError
 from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.weights import weight_specs
+from warmgraph_engine.sampling.device import DeviceSampler
 from warmgraph_engine.shapes import StepShape
 
 OLDEST_CAPABILITY = 90
@@ -54,8 +62,10 @@ class CudaBackend:
         self.layout = plan_device(config, settings, specs)
         self._device = device = _open_device()
         arena = DeviceArena(device, self.layout)
-        host = HostBuffers(plan_host(config, settings))
-        self._addresses = addresses = Addresses(arena, host)
+        results = HostRegions(plan_results(settings))
+        hosts = [HostRegions(plan_host(config, settings)) for _ in range(HOST_SETS)]
+        sets = [Addresses(arena, results, host) for host in hosts]
+        self._addresses = addresses = sets[0]
         device.synchronize()  # the arena is zeroed before anything is loaded into it
         pieces = plan(checkpoint, specs, addresses, settings.dtype)
         load_weights(device, pieces, progress=progress)
@@ -67,15 +77,20 @@ class CudaBackend:
                 numbers = np.ascontiguousarray(table[:, half:], dtype=np.float32)
                 address = addresses[f"weights.rope.{name}"]
                 check(cuda.cuMemcpyHtoD(address, numbers.ctypes.data, numbers.nbytes))
-        arrays = {region.name.partition(".")[2]: host.array(region.name) for region in host.layout}
-        self.buffers = StaticBuffers(arrays, block_size=settings.block_size)
+        self._turns = Turns(device, results.array("results.drawn"))
+        arrays = [
+            {region.name.partition(".")[2]: host.array(region.name) for region in host.layout}
+            for host in hosts
+        ]
+        self.buffers = InputBuffers(arrays, self._turns.claim, block_size=settings.block_size)
+        self.sampler = DeviceSampler(vocabulary=config.vocabulary)
         dtypes = {name: region.dtype for name, region in addresses.regions.items()}
         compiler = Compiler(device.capability, dtypes)
-        self.player = CudaPlayer(device, addresses, on_kernel=compiler.learn)
+        self.player = CudaPlayer(device, sets, self._turns, on_kernel=compiler.learn)
         program = partial(step_program, config, geometry(settings))
         self.recorder = CudaRecorder(compiler, addresses.regions, program, usual_shapes(settings))
         self._logits_address = addresses["buffers.logits"]
-        self._host_logits = PinnedMemory(4 * config.vocabulary)
+        self._logit_rows = LogitRows(device, self._logits_address, config.vocabulary)
         self._eager: dict[StepShape, CudaLaunches] = {}
 
     def run_eagerly(self, shape: StepShape) -> None:
@@ -101,21 +116,10 @@ class CudaBackend:
                 check(cuda.cuMemsetD8Async(address, 0xFF, size, self._device.stream))
 
     def logits(self, rows: int) -> NDArray[np.float32]:
-        vocabulary = self.limits.vocabulary
-        size = 4 * rows * vocabulary
-        self._device.use()
-        if size > self._host_logits.size:
-            self._host_logits.free()
-            self._host_logits = PinnedMemory(size)
-        if rows:
-            check(
-                cuda.cuMemcpyDtoHAsync(
-                    self._host_logits.address, self._logits_address, size, self._device.stream
-                )
-            )
-            self._device.synchronize()
-        result: NDArray[Any] = self._host_logits.array((rows, vocabulary), "float32")
-        return result
+        return self._logit_rows.copy(range(rows))
+
+    def result(self, rows: int) -> DeviceLogits:  # noqa: ARG002 (the logits are where they are)
+        return DeviceLogits(self._logit_rows, self._turns.last)
 
 
 def _check_model(config: ModelConfig) -> None:

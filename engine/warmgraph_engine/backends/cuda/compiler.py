@@ -23,6 +23,7 @@ PROCESSES = 8
 a model needs about 20 kernels of half a second each; threads would wait for each other."""
 
 _POINTERS = {
+    "float64": "*fp64",
     "float32": "*fp32",
     "float16": "*fp16",
     "bfloat16": "*bf16",
@@ -171,6 +172,8 @@ def _triton() -> Any:
     """Triton, with a folder for its files that exists: a pod has no home to write to."""
     import triton  # noqa: PLC0415 (takes a second; a complete cache needs no compiler)
 
+    # They would be two thirds of what is stored and loaded, for a debugger that no pod has.
+    triton.knobs.compilation.disable_line_info = True
     if "TRITON_CACHE_DIR" not in os.environ and not os.access(Path.home(), os.W_OK):
         triton.knobs.cache.dir = str(Path(tempfile.gettempdir()) / f"triton-{os.getuid()}")
     return triton

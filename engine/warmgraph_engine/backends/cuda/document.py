@@ -1,6 +1,6 @@
 """The document of a CUDA graph: JSON, one node per kernel launch.
 
-    {"format": 1, "kind": "decode", "size": 4,
+    {"format": 2, "kind": "decode", "size": 4,
      "regions": {"weights.embedding": ["bfloat16", [32000, 2048]], …},
      "kernels": [{"variant": "SHA-256 in hex", "binary": "SHA-256 in hex", "name": "linear",
                   "shared_bytes": 163840, "threads": 128, "parameters": ["x_ptr", …]}, …],
@@ -8,14 +8,16 @@
                 "arguments": [["region", "work.x"], ["i32", 4], ["f32", 0.125]]}, …]}
 
 Nodes are a chain: each waits for the one before, and may be resident before that one has ended if
-it overlaps. Memory is referred to by region, never by address: an image holds no address.
+it overlaps. Memory is referred to by region, never by address: an image holds no address. Regions
+`host.…` exist once for each of the sets of host buffers that steps take in turns; only the first
+nodes may refer to them.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,6 +28,17 @@ DECODE_PROGRAMS = 512
 """Programs of a decode attention, all KV heads together: a few for each multiprocessor, so that
 their waits overlap; more work than that is done in turns. Twice as many take 2 % longer."""
 
+DRAW_BLOCK = 8192
+"""Logits that a program of the draw reads at a time: the row's program is alone on its
+multiprocessor, so what is in flight at once decides how fast it is."""
+
+SAMPLE_BLOCK = 4096
+CUT_WAYS = 4
+"""The search for a cut keeps a float64 sum for each way and each element of a block in registers;
+more ways are fewer passes over smaller blocks."""
+
+DRAW_WARPS = 16
+
 NO_WINDOW = 1 << 30
 """Longer than any sequence."""
 
@@ -52,6 +63,8 @@ class Launches:
             ("lengths", "context_lengths"),
             ("tables", "block_tables"),
             ("logit_rows", "logit_rows"),
+            ("draws", "draws"),
+            ("set", "set"),
         )
         arguments: dict[str, Argument] = {}
         for ours, theirs in names:
@@ -62,8 +75,10 @@ class Launches:
             grid=(max(-(-(shape.tokens + 1) // COPY_BLOCK), shape.sequences), 1, 1),
             arguments={
                 **arguments,
+                "last_drawn_ptr": Pointer("buffers.last_drawn"),
                 "tokens": shape.tokens,
                 "sequences": shape.sequences,
+                "max_sequences": self._geometry.max_sequences,
                 "logit_rows": shape.logit_rows,
                 "table_width": width,
             },
@@ -189,6 +204,23 @@ class Launches:
             n=config.vocabulary,
             k=config.hidden,
             splits=1,
+        )
+
+    def draw(self) -> Launch:
+        return Launch(
+            kernel="draw.draw_tokens",
+            grid=(self._shape.sequences, 1, 1),
+            arguments={
+                "logits_ptr": Pointer("buffers.logits"),
+                "draws_ptr": Pointer("buffers.draws"),
+                "set_ptr": Pointer("buffers.set"),
+                "drawn_ptr": Pointer("results.drawn"),
+                "last_drawn_ptr": Pointer("buffers.last_drawn"),
+                "sequences": self._geometry.max_sequences,
+                "vocabulary_size": self._config.vocabulary,
+            },
+            constants={"BLOCK": DRAW_BLOCK, "SAMPLE_BLOCK": SAMPLE_BLOCK, "WAYS": CUT_WAYS},
+            warps=DRAW_WARPS,
         )
 
     def _linear(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from warmgraph_engine.arena import ArenaLayout
@@ -14,6 +14,12 @@ from warmgraph_engine.models.weights import WeightSpec
 SPLIT = 256
 """Positions of a split of attention. Half of it would keep more programs busy on one short
 sequence, twice of it would merge less on long ones."""
+
+HOST_SETS = 2
+"""Sets of pinned buffers: one is written while the device has yet to read the other."""
+
+DRAW_FIELDS = 7
+"""Of a draw, see kernels/draw.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +64,37 @@ def plan_device(
     sizes = buffer_sizes(config, settings)
     for name, dtype, shape in sizes.regions():
         layout.add(f"buffers.{name}", dtype, shape)
+    for name, dtype, shape in _draw_inputs(settings):
+        layout.add(f"buffers.{name}", dtype, shape)
+    layout.add("buffers.last_drawn", "int32", (settings.max_batch_size,))
     _add_work(layout, config, settings, sizes.tokens)
     return layout
 
 
 def plan_host(config: ModelConfig, settings: BackendSettings) -> ArenaLayout:
-    """Pinned memory that steps are written to, of the static buffers' names and shapes."""
+    """One of the sets of pinned memory that steps are written to, with the names and shapes of the
+    static buffers."""
     layout = ArenaLayout()
     for name, dtype, shape in buffer_sizes(config, settings).regions():
         if name != "logits":
             layout.add(f"host.{name}", dtype, shape)
+    for name, dtype, shape in _draw_inputs(settings):
+        layout.add(f"host.{name}", dtype, shape)
     return layout
+
+
+def plan_results(settings: BackendSettings) -> ArenaLayout:
+    """Pinned memory that steps leave their tokens in, by slot: a row for each set of inputs."""
+    layout = ArenaLayout()
+    layout.add("results.drawn", "int32", (HOST_SETS, settings.max_batch_size))
+    return layout
+
+
+def _draw_inputs(settings: BackendSettings) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """(name, type, shape) of the inputs that a step needs for drawing, beside the static buffers of
+    every backend."""
+    yield "draws", "float64", (DRAW_FIELDS, settings.max_batch_size)
+    yield "set", "int32", (1,)
 
 
 def _add_work(

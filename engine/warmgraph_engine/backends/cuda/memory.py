@@ -53,8 +53,8 @@ class PinnedMemory:
         check(cuda.cuMemFreeHost(self.address))
 
 
-class HostBuffers:
-    """The static buffers' host side: pinned memory for a layout, zeroed."""
+class HostRegions:
+    """Pinned memory for a layout, zeroed."""
 
     def __init__(self, layout: ArenaLayout) -> None:
         self.layout = layout
@@ -70,11 +70,11 @@ class HostBuffers:
 
 
 class Addresses:
-    """Regions of both layouts by name."""
+    """Regions by name: of the arena, of the results, and of one set of host buffers."""
 
-    def __init__(self, arena: DeviceArena, host: HostBuffers) -> None:
-        self._parts = (arena, host)
-        self.regions = {region.name: region for part in self._parts for region in part.layout}
+    def __init__(self, *parts: DeviceArena | HostRegions) -> None:
+        self._parts = parts
+        self.regions = {region.name: region for part in parts for region in part.layout}
 
     def __getitem__(self, name: str) -> int:
         return next(part.address(name) for part in self._parts if name in part.layout)

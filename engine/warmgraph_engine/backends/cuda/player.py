@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from warmgraph_engine.backends.base import GraphImage, ImageError
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses
+from warmgraph_engine.backends.cuda.turns import Turns
 
 _TYPES: dict[str, Any] = {
     "i32": ctypes.c_int32,
@@ -32,12 +33,14 @@ class CudaPlayer:
     def __init__(
         self,
         device: Device,
-        addresses: Addresses,
+        sets: Sequence[Addresses],
+        turns: Turns,
         *,
         on_kernel: Callable[[document.Kernel, bytes], None] = lambda *_: None,
     ) -> None:
-        """`on_kernel` is told of every kernel that was loaded, and its code."""
-        self._device, self._addresses, self._on_kernel = device, addresses, on_kernel
+        """`sets` differ in the addresses of the host's buffers. `on_kernel` is told of every kernel
+        that was loaded, and its code."""
+        self._device, self._sets, self._turns, self._on_kernel = device, sets, turns, on_kernel
         self._modules: dict[str, Any] = {}
         self._functions: dict[document.Kernel, Any] = {}
 
@@ -56,13 +59,40 @@ class CudaPlayer:
             device.synchronize()
         except CudaError as error:
             raise ImageError(f"was refused by the driver: {error}") from error
-        return CudaGraph(device, executable, max(0, before - device.free_bytes()))
+        return CudaGraph(launches, executable, max(0, before - device.free_bytes()))
 
     def prepare(self, image: GraphImage) -> CudaLaunches:
         """The same launches, to be made one by one. Raises ImageError."""
-        return CudaLaunches(self._device, self._prepare(image))
+        recorded = self._checked(image)
+        reading = [any(_is_host(*value) for value in node.arguments) for node in recorded.nodes]
+        inputs = sum(reading)
+        if any(reading[inputs:]):
+            raise ImageError("reads the host's buffers after its first kernels")
+        self._device.use()
+        try:
+            functions = [self._function(kernel, image.binaries) for kernel in recorded.kernels]
 
-    def _prepare(self, image: GraphImage) -> list[_Node]:
+            def made(nodes: Sequence[document.Node], addresses: Addresses) -> list[_Node]:
+                return [
+                    _Node(
+                        functions[node.kernel],
+                        recorded.kernels[node.kernel],
+                        node,
+                        _values(node, addresses),
+                    )
+                    for node in nodes
+                ]
+
+            return CudaLaunches(
+                self._device,
+                self._turns,
+                inputs=[made(recorded.nodes[:inputs], addresses) for addresses in self._sets],
+                nodes=made(recorded.nodes[inputs:], self._sets[0]),
+            )
+        except (KeyError, IndexError, TypeError, CudaError) as error:
+            raise ImageError(f"has an unusable node: {error!r}") from error
+
+    def _checked(self, image: GraphImage) -> document.Document:
         try:
             recorded = document.decode(image.document)
         except msgspec.MsgspecError as error:
@@ -72,24 +102,14 @@ class CudaPlayer:
         if (recorded.kind, recorded.size) != (image.kind, image.size):
             raise ImageError(f"is of bucket {recorded.kind} {recorded.size}")
         for name, (dtype, shape) in recorded.regions.items():
-            region = self._addresses.regions.get(name)
+            region = self._sets[0].regions.get(name)
             if region is None:
                 raise ImageError(f"refers to {name}, which this model does not have")
             if (region.dtype, region.shape) != (dtype, shape):
                 raise ImageError(
                     f"was made for {name} {dtype} {shape}, not {region.dtype} {region.shape}"
                 )
-        self._device.use()
-        try:
-            functions = [self._function(kernel, image.binaries) for kernel in recorded.kernels]
-            return [
-                _Node(
-                    functions[node.kernel], recorded.kernels[node.kernel], node, self._values(node)
-                )
-                for node in recorded.nodes
-            ]
-        except (KeyError, IndexError, TypeError, CudaError) as error:
-            raise ImageError(f"has an unusable node: {error!r}") from error
+        return recorded
 
     def _function(self, kernel: document.Kernel, binaries: Mapping[str, bytes]) -> Any:
         if kernel in self._functions:
@@ -110,11 +130,16 @@ class CudaPlayer:
         self._functions[kernel] = function
         return function
 
-    def _values(self, node: document.Node) -> list[Any]:
-        return [
-            _TYPES[kind](self._addresses[str(value)] if kind == "region" else value)
-            for kind, value in node.arguments
-        ]
+
+def _is_host(kind: str, value: object) -> bool:
+    return kind == "region" and str(value).startswith("host.")
+
+
+def _values(node: document.Node, addresses: Addresses) -> list[Any]:
+    return [
+        _TYPES[kind](addresses[str(value)] if kind == "region" else value)
+        for kind, value in node.arguments
+    ]
 
 
 class _Node:
@@ -132,16 +157,14 @@ class _Node:
 
 
 class CudaGraph:
-    """One bucket's graph."""
+    """One bucket's graph: the launches that read the host's buffers, then all others as one."""
 
-    def __init__(self, device: Device, executable: Any, size: int) -> None:
-        self._device, self._executable = device, executable
+    def __init__(self, launches: CudaLaunches, executable: Any, size: int) -> None:
+        self._launches, self._executable = launches, executable
         self.bytes = size
 
     def replay(self) -> None:
-        self._device.use()
-        check(cuda.cuGraphLaunch(self._executable, self._device.stream))
-        self._device.synchronize()
+        self._launches.hand_over(lambda stream: check(cuda.cuGraphLaunch(self._executable, stream)))
 
     def __del__(self) -> None:
         # Not checked: at the end of the process the driver may be gone.
@@ -151,30 +174,53 @@ class CudaGraph:
 class CudaLaunches:
     """A step's launches, in a stream or in a graph."""
 
-    def __init__(self, device: Device, nodes: list[_Node]) -> None:
-        self._device = device
-        self._nodes = [(_config(node, device.stream), node) for node in nodes]
+    def __init__(
+        self,
+        device: Device,
+        turns: Turns,
+        *,
+        inputs: Sequence[Sequence[_Node]],
+        nodes: Sequence[_Node],
+    ) -> None:
+        """`inputs` read the host's buffers, of one set each, and are never part of a graph."""
+        self._device, self._turns = device, turns
+        self._inputs = [_configured(each, device.stream) for each in inputs]
+        self._nodes = _configured(nodes, device.stream)
 
     def run(self) -> None:
+        self.hand_over(lambda _: _enqueue(self._nodes))
+
+    def hand_over(self, rest: Callable[[Any], object]) -> None:
+        """Enqueue the step that lies in the current set of host buffers, whose kernels but the
+        first `rest` puts into the stream that it is given. Waits for nothing."""
         self._device.use()
-        self._enqueue()
-        self._device.synchronize()
+        _enqueue(self._inputs[self._turns.current])
+        rest(self._device.stream)
+        self._turns.done()
 
     def capture(self) -> Any:
-        """The launches as a CUgraph, which the caller owns. Nothing runs."""
+        """The launches behind the inputs' as a CUgraph, which the caller owns. Nothing runs."""
         stream = self._device.stream
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         check(cuda.cuStreamBeginCapture(stream, mode))
         try:
-            self._enqueue()
+            _enqueue(self._nodes)
         except CudaError:
             cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
             raise
         return check(cuda.cuStreamEndCapture(stream))
 
-    def _enqueue(self) -> None:
-        for config, node in self._nodes:
-            check(cuda.cuLaunchKernelEx(config, node.function, node.parameters, 0))
+
+_Configured = list[tuple[Any, _Node]]
+
+
+def _configured(nodes: Sequence[_Node], stream: Any) -> _Configured:
+    return [(_config(node, stream), node) for node in nodes]
+
+
+def _enqueue(nodes: _Configured) -> None:
+    for config, node in nodes:
+        check(cuda.cuLaunchKernelEx(config, node.function, node.parameters, 0))
 
 
 def _config(node: _Node, stream: Any) -> Any:

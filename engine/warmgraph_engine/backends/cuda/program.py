@@ -38,6 +38,7 @@ def _step(config: ModelConfig, shape: StepShape, launches: Launches) -> Iterator
     if shape.logit_rows:  # none are wanted of a chunk inside a prompt
         yield launches.add_norm("norm", f"layers.{config.layers - 1}.down", gather=True)
         yield launches.head()
+        yield launches.draw()
 
 
 def usual_shapes(settings: BackendSettings) -> list[StepShape]:

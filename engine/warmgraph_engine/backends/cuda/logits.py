@@ -1,0 +1,65 @@
+"""A step's logits where the device keeps them, and copies of single rows on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cuda
+from numpy.typing import NDArray
+
+from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
+from warmgraph_engine.backends.cuda.memory import PinnedMemory
+from warmgraph_engine.backends.cuda.turns import Drawn
+from warmgraph_engine.step import StepError
+
+
+class LogitRows:
+    """Copies rows of the logits, float32 of shape (rows, vocabulary), into pinned memory."""
+
+    def __init__(self, device: Device, address: int, vocabulary: int) -> None:
+        self._device, self._address, self._vocabulary = device, address, vocabulary
+        self._bytes = 4 * vocabulary
+        self._memory = PinnedMemory(self._bytes)
+
+    def copy(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Wait for all steps handed over, then give these rows; valid until the next copy."""
+        self._device.use()
+        size = len(rows) * self._bytes
+        if size > self._memory.size:
+            self._memory.free()
+            self._memory = PinnedMemory(size)
+        for place, row in enumerate(rows):
+            check(
+                cuda.cuMemcpyDtoHAsync(
+                    self._memory.address + place * self._bytes,
+                    self._address + row * self._bytes,
+                    self._bytes,
+                    self._device.stream,
+                )
+            )
+        self._device.synchronize()
+        result: NDArray[Any] = self._memory.array((len(rows), self._vocabulary), "float32")
+        return result
+
+
+class DeviceLogits:
+    """StepResult.logits of a step: what sampling/device.py asks for."""
+
+    def __init__(self, rows: LogitRows, drawn: Drawn) -> None:
+        self._rows, self._drawn = rows, drawn
+
+    def drawn(self) -> Sequence[int]:
+        """Wait for the step; by slot, -1 where logits hold NaN or infinity. Raises StepError."""
+        try:
+            return self._drawn.read()
+        except CudaError as error:
+            raise StepError(f"the GPU failed: {error}") from error
+
+    def on_host(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Wait for the step; valid until the next call. Raises StepError."""
+        try:
+            return self._rows.copy(rows)
+        except CudaError as error:
+            raise StepError(f"the GPU failed: {error}") from error

@@ -1,0 +1,138 @@
+"""The sampler of a device whose steps draw tokens themselves.
+
+It tells the step how, and reads what was drawn. What steps cannot do is done here by the CPU's
+sampler, from copies of those rows alone: log-probabilities, logit bias, penalties, a minimum length
+that still rules out stop tokens, and drafts. A request's tokens are the same either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from warmgraph_engine.sampling.arrays import Logits
+from warmgraph_engine.sampling.cpu import CpuSampler
+from warmgraph_engine.sampling.params import MIN_TEMPERATURE
+from warmgraph_engine.sampling.randomness import uniforms
+from warmgraph_engine.sampling.sampler import BadLogitsError, Draw, SampledToken, TokenLogprob
+from warmgraph_engine.step import StepDraw
+
+NUMBERS_AHEAD = 64
+"""Random numbers made at a time for a sequence: to set up their generator takes as long as some
+thousand numbers."""
+
+LIKELIEST = StepDraw()
+
+
+class StepLogits(Protocol):
+    """A step's logits on the device, and the tokens drawn from them."""
+
+    def drawn(self) -> Sequence[int]:
+        """Wait for the step; the token of each slot that drew one, below 0 if its logits hold NaN
+        or infinity. Raises StepError."""
+        ...
+
+    def on_host(self, rows: Sequence[int]) -> Logits:
+        """Wait for the step; copies of these rows, in this order, valid until the next call.
+        Raises StepError."""
+        ...
+
+
+class DeviceSampler:
+    """See `Sampler`. Logits are `StepLogits`."""
+
+    def __init__(self, *, vocabulary: int) -> None:
+        self._host = CpuSampler(vocabulary=vocabulary)
+        self._numbers: dict[int, tuple[int, list[float]]] = {}
+        """By sequence: a stretch of its random numbers, and the position of the first."""
+
+    def in_step(self, draw: Draw) -> StepDraw | None:
+        if _needs_logits(draw):
+            return None
+        params = draw.sequence.params
+        if params.greedy:
+            return LIKELIEST
+        return StepDraw(
+            scale=1.0 / max(params.temperature, MIN_TEMPERATURE),
+            top_k=params.top_k,
+            top_p=params.top_p,
+            min_p=params.min_p,
+            number=self._number(draw),
+        )
+
+    def sample(self, logits: StepLogits, draws: Sequence[Draw]) -> _Tokens:
+        on_host = [draw for draw in draws if _needs_logits(draw)]
+        return _Tokens(logits, draws, on_host, self._host)
+
+    def prompt_logprobs(
+        self, logits: StepLogits, *, first_row: int, targets: Sequence[int], top: int
+    ) -> list[TokenLogprob]:
+        rows = logits.on_host(range(first_row, first_row + len(targets)))
+        return self._host.prompt_logprobs(rows, first_row=0, targets=targets, top=top)
+
+    def forget(self, sequence_id: int) -> None:
+        self._host.forget(sequence_id)
+        self._numbers.pop(sequence_id, None)
+
+    def _number(self, draw: Draw) -> float:
+        sequence = draw.sequence
+        first, numbers = self._numbers.get(sequence.id, (0, []))
+        if not first <= draw.position < first + len(numbers):
+            first, numbers = (
+                draw.position,
+                uniforms(sequence.random_key, draw.position, NUMBERS_AHEAD),
+            )
+            self._numbers[sequence.id] = (first, numbers)
+        return numbers[draw.position - first]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The PendingTokens of a step."""
+
+    logits: StepLogits
+    draws: Sequence[Draw]
+    on_host: Sequence[Draw]
+    """Those that the step did not make."""
+    host: CpuSampler
+
+    @property
+    def on_device(self) -> bool:
+        return not self.on_host
+
+    def read(self) -> Sequence[SampledToken]:
+        drawn = self.logits.drawn()
+        by_host = self._draw_on_host()
+        tokens = []
+        for draw in self.draws:
+            token = by_host.get(draw.row) or SampledToken(drawn[draw.slot])
+            if token.token_id < 0:
+                raise BadLogitsError("the model's logits hold NaN or infinity")
+            tokens.append(token)
+        return tokens
+
+    def _draw_on_host(self) -> dict[int, SampledToken]:
+        """By row of the logits."""
+        if not self.on_host:
+            return {}
+        rows = self.logits.on_host([draw.row for draw in self.on_host])
+        copies = [
+            msgspec.structs.replace(draw, row=place) for place, draw in enumerate(self.on_host)
+        ]
+        tokens = self.host.sample(rows, copies).read()
+        return {draw.row: token for draw, token in zip(self.on_host, tokens, strict=True)}
+
+
+def _needs_logits(draw: Draw) -> bool:
+    """Whether a token can be drawn only by whoever sees all logits of its row."""
+    params = draw.sequence.params
+    return (
+        draw.beside_drafts
+        or params.logprobs is not None
+        or bool(params.logit_bias)
+        or params.penalized
+        or (draw.position < params.min_tokens and bool(params.stop_token_ids))
+    )

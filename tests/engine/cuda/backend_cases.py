@@ -1,0 +1,254 @@
+"""The whole CUDA backend on an interpreted GPU: what requests get, and what waits for what.
+
+Run by test_program.py, in a process where Triton interprets.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cuda.bindings import driver
+from safetensors.torch import save_file
+
+from tests.engine.cuda.gpu import InterpretedGpu
+from tests.engine.cuda.models import checkpoint_tensors, random_weights, settings
+from tests.engine.harness import Engine, Result, sequence
+from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
+from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
+from warmgraph_engine.backends.cpu.backend import CpuBackend
+from warmgraph_engine.backends.cuda.backend import CudaBackend
+from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.counts import StepCounts
+from warmgraph_engine.executor import GraphExecutor
+from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.models.config import parse_config
+from warmgraph_engine.shapes import shape_of
+from warmgraph_engine.step import PENDING_TOKEN, Path, Step, StepDraw, StepError, StepRow
+from warmgraph_engine.warmup.check import KnownAnswers, check_order
+from warmgraph_engine.warmup.tasks import capture_and_check
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 70,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 128,
+    "torch_dtype": "float32",
+}
+OPTIONS = settings(max_model_length=32, max_batch_size=4, max_batch_tokens=16)
+BUCKETS = [(StepKind.DECODE, 2), (StepKind.DECODE, 4), (StepKind.PREFILL, 16)]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("model")
+    config = parse_config(MODEL)
+    (folder / "config.json").write_text(json.dumps(MODEL))
+    tensors = checkpoint_tensors(config, random_weights(config, "float32"))
+    save_file(tensors, folder / "model.safetensors")
+    return Checkpoint(folder)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> InterpretedGpu:
+    gpu = InterpretedGpu()
+    gpu.install(monkeypatch)
+    return gpu
+
+
+@pytest.fixture
+def backend(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
+    return on(gpu, checkpoint)
+
+
+def on(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
+    backend = CudaBackend(checkpoint, OPTIONS)
+    gpu.map(*backend.player._sets)
+    return backend
+
+
+def table(backend: Backend, *, capture: bool = True) -> GraphTable:
+    graphs = GraphTable(
+        backend,
+        [
+            Bucket(kind=kind, size=size, mode=BucketMode.EAGER, state=BucketState.PENDING)
+            for kind, size in BUCKETS
+        ],
+    )
+    for bucket in graphs.ids() if capture else ():
+        assert graphs.capture(bucket), graphs[bucket].bucket.reason
+    return graphs
+
+
+def requests() -> list:
+    """Of every kind: likeliest, sampled, drawn on the host, stopped early."""
+    return [
+        sequence([1, 2, 3], max_tokens=6),
+        sequence([9] * 20, max_tokens=4, temperature=0.9, top_p=0.9, seed=4),
+        sequence([7], max_tokens=8, temperature=1.2, top_k=12, min_p=0.01, seed=5),
+        sequence([4, 4], max_tokens=5, logprobs=2, temperature=1.0, seed=6),
+        sequence([5] * 6, max_tokens=3, prompt_logprobs=1),
+        sequence([6, 1], max_tokens=7, frequency_penalty=1.5, presence_penalty=0.5),
+        sequence([3, 3], max_tokens=9, stop_token_ids=frozenset(range(0, 70, 3)), min_tokens=2),
+    ]
+
+
+def served(backend: Backend, graphs: GraphTable, counts: StepCounts) -> list[Result]:
+    executor = GraphExecutor(backend, graphs, counts)
+    engine = Engine(executor=executor, sampler=backend.sampler)
+    engine.loop._deliver = engine.collect
+    sequences = requests()
+    arriving = list(sequences)
+    while any(engine.result(one).finish is None for one in sequences):
+        engine.loop.submit(arriving[:2])
+        del arriving[:2]
+        engine.loop.wake()
+        engine.loop._turn()
+    assert engine.kept_by_sampler == 0
+    return [engine.result(one) for one in sequences]
+
+
+def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
+    backend: CudaBackend, checkpoint: Checkpoint
+) -> None:
+    cpu = CpuBackend(checkpoint, OPTIONS)
+    expected = served(cpu, table(cpu, capture=False), StepCounts())
+    for capture in (True, False):
+        counts = StepCounts()
+        results = served(backend, table(backend, capture=capture), counts)
+        for result, wanted in zip(results, expected, strict=True):
+            assert result.ids == wanted.ids
+            assert result.finish == wanted.finish
+            scores = [t.logprob.logprob for t in wanted.tokens if t.logprob]
+            assert [t.logprob.logprob for t in result.tokens if t.logprob] == pytest.approx(
+                scores, rel=1e-4
+            )
+            prompt = [scored.logprob for scored in wanted.prompt_logprobs]
+            got = [scored.logprob for scored in result.prompt_logprobs]
+            assert got == pytest.approx(prompt, rel=1e-4)
+        replayed = {path for _, _, path, _ in counts.steps if path is not Path.EAGER}
+        assert bool(replayed) == capture
+
+
+def decode(token: int, position: int, draw: StepDraw | None = None, slot: int = 0) -> Step:
+    row = StepRow(
+        token_ids=[token],
+        slot=slot,
+        start_position=position,
+        block_table=[3, 5],
+        logit_rows=1,
+        draw=draw,
+    )
+    return Step(kind=StepKind.DECODE, rows=[row])
+
+
+@pytest.mark.parametrize("capture", [True, False], ids=["graph", "eagerly"])
+def test_a_step_waits_for_nothing_and_the_next_one_goes_on_from_its_token(
+    gpu: InterpretedGpu, backend: CudaBackend, capture: bool
+) -> None:
+    executor = GraphExecutor(backend, table(backend, capture=capture), StepCounts())
+    results, waiting = [], [gpu.waiting()]
+    for position in range(2):
+        token = 8 if position == 0 else PENDING_TOKEN
+        results.append(executor.execute(decode(token, position, StepDraw(), slot=2)))
+        waiting.append(gpu.waiting())
+    assert waiting[0] == 0
+    assert waiting[1] > 0
+    assert waiting[2] == 2 * waiting[1], "neither step has begun"
+    first = results[0].logits.drawn()[2]
+    assert gpu.waiting() == waiting[1], "only the first step was waited for"
+    second = results[1].logits.drawn()[2]
+    alone = backend_tokens(executor, [8, first])
+    assert [first, second] == alone
+
+
+def backend_tokens(executor: GraphExecutor, tokens: list[int]) -> list[int]:
+    """The likeliest token after each, one step at a time, from logits on the host."""
+    found = []
+    for position, token in enumerate(tokens):
+        logits = executor.execute(decode(token, position)).logits
+        found.append(int(logits.on_host([0])[0].argmax()))
+    return found
+
+
+def test_tokens_outlive_the_buffers_that_they_came_in(
+    gpu: InterpretedGpu, backend: CudaBackend
+) -> None:
+    """Between a step and the reading of its tokens, graphs may be captured and checked."""
+    graphs = table(backend, capture=False)
+    executor = GraphExecutor(backend, graphs, StepCounts())
+    kept = executor.execute(decode(8, 0, StepDraw(), slot=1)).logits
+    answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    capture_and_check(graphs, answers, (StepKind.DECODE, 2))
+    assert graphs[StepKind.DECODE, 2].bucket.state is BucketState.CAPTURED
+    executor.execute(decode(9, 1, StepDraw(), slot=1))
+    executor.execute(decode(10, 2, StepDraw(), slot=1))
+    token = kept.drawn()[1]
+    assert [token] == backend_tokens(executor, [8])
+
+
+def test_every_graph_passes_the_check_and_a_broken_one_does_not(
+    backend: CudaBackend,
+) -> None:
+    graphs = table(backend)
+    answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    problems = [answers.check(bucket).problem for bucket in check_order(graphs.ids())]
+    assert problems == [""] * len(BUCKETS)
+    graphs[StepKind.DECODE, 2].graph._executable = ()  # runs nothing
+    assert answers.check((StepKind.DECODE, 2)).problem == "its logits are not numbers"
+
+
+def test_a_stored_graph_needs_no_compiler_and_draws_the_same_tokens(
+    gpu: InterpretedGpu, checkpoint: Checkpoint
+) -> None:
+    first = on(gpu, checkpoint)
+    graphs = table(first)
+    images = [entry.image for entry in graphs.entries() if entry.image is not None]
+    expected = drawn(GraphExecutor(first, graphs, StepCounts()))
+    gpu.compiled.clear()
+    second = on(gpu, checkpoint)
+    restored = table(second, capture=False)
+    for image in images:
+        restored.load(image)
+    assert drawn(GraphExecutor(second, restored, StepCounts())) == expected
+    assert gpu.compiled == []
+
+
+def drawn(executor: GraphExecutor) -> list[int]:
+    """Tokens that steps draw, one sampled and one likeliest at a time."""
+    tokens = []
+    for position in range(4):
+        draw = StepDraw(scale=0.5, top_p=0.9, number=0.3) if position % 2 else StepDraw()
+        tokens.append(executor.execute(decode(7, position, draw)).logits.drawn()[0])
+    return tokens
+
+
+def test_an_image_that_reads_the_host_in_the_middle_of_a_step_is_refused(
+    backend: CudaBackend,
+) -> None:
+    image = backend.recorder.record(1, shape_of(decode(1, 0)))
+    document = image.document.replace(b'["region","work.query"]', b'["region","host.positions"]')
+    wrong = GraphImage(kind=image.kind, size=image.size, document=document, binaries=image.binaries)
+    with pytest.raises(ImageError, match="reads the host's buffers"):
+        backend.player.load(wrong)
+
+
+def test_what_goes_wrong_on_the_gpu_is_told_to_whoever_reads_the_tokens(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = GraphExecutor(backend, table(backend, capture=False), StepCounts())
+    logits = executor.execute(decode(8, 0, StepDraw())).logits
+    failed = (driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,)
+    monkeypatch.setattr(driver, "cuEventSynchronize", lambda _: failed)
+    monkeypatch.setattr(driver, "cuStreamSynchronize", lambda _: failed)
+    monkeypatch.setattr(driver, "cuGetErrorString", lambda _: (None, b"out of bounds"))
+    with pytest.raises(StepError, match="ILLEGAL_ADDRESS: out of bounds"):
+        logits.drawn()
+    with pytest.raises(StepError, match="out of bounds"):
+        logits.on_host([0])

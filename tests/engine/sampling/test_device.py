@@ -1,0 +1,118 @@
+"""What a device's sampler leaves to the step, and what it draws itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.engine.sampling.rows import draw, sequence
+from warmgraph_engine.sampling.cpu import CpuSampler
+from warmgraph_engine.sampling.device import DeviceSampler
+from warmgraph_engine.sampling.randomness import uniform
+from warmgraph_engine.sampling.sampler import BadLogitsError, Draw
+from warmgraph_engine.step import StepDraw
+
+VOCABULARY = 50
+LOGITS = np.random.default_rng(0).normal(size=(3, VOCABULARY)).astype(np.float32)
+
+
+class Logits:
+    """Where the host may look, and what it looked at."""
+
+    def __init__(self, tokens: Sequence[int] = ()) -> None:
+        self.tokens, self.copied = tokens, []
+
+    def drawn(self) -> Sequence[int]:
+        return self.tokens
+
+    def on_host(self, rows: Sequence[int]) -> np.ndarray:
+        self.copied += rows
+        return LOGITS[list(rows)]
+
+
+@pytest.fixture
+def sampler() -> DeviceSampler:
+    return DeviceSampler(vocabulary=VOCABULARY)
+
+
+def test_the_likeliest_token_is_left_to_the_step(sampler: DeviceSampler) -> None:
+    assert sampler.in_step(draw(0, sequence(temperature=0.0))) == StepDraw()
+
+
+def test_a_sampled_token_is_left_to_the_step_with_the_number_of_its_own_stream(
+    sampler: DeviceSampler,
+) -> None:
+    one = sequence(temperature=0.5, top_k=7, top_p=0.9, min_p=0.1, seed=11)
+    for position in (0, 1, 63, 64, 65, 200, 3):
+        found = sampler.in_step(Draw(0, one, position))
+        assert found == StepDraw(
+            scale=2.0, top_k=7, top_p=0.9, min_p=0.1, number=uniform(one.random_key, position)
+        )
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"logprobs": 0},
+        {"logit_bias": {1: 1.0}},
+        {"presence_penalty": 0.1},
+        {"frequency_penalty": -0.1},
+        {"repetition_penalty": 1.1},
+        {"min_tokens": 3, "stop_token_ids": frozenset({2})},
+    ],
+    ids=str,
+)
+def test_what_steps_cannot_do_is_drawn_from_a_copy_of_that_row_alone(
+    sampler: DeviceSampler, params: dict
+) -> None:
+    one = sequence(1, prompt=[4], output=[5, 6], temperature=0.0, **params)
+    plain = sequence(2, temperature=0.0)
+    assert sampler.in_step(draw(1, one)) is None
+    logits = Logits([0, 30])
+    tokens = sampler.sample(logits, [draw(1, one), Draw(2, plain, 0, slot=1)])
+    assert not tokens.on_device
+    own, other = tokens.read()
+    assert logits.copied == [1]
+    assert [own] == CpuSampler(vocabulary=VOCABULARY).sample(LOGITS, [draw(1, one)]).read()
+    assert (other.token_id, other.logprob) == (30, None)
+
+
+def test_a_minimum_length_matters_only_below_it_and_with_stops(sampler: DeviceSampler) -> None:
+    stops = {"min_tokens": 2, "stop_token_ids": frozenset({2}), "temperature": 0.0}
+    assert sampler.in_step(draw(0, sequence(output=[1], **stops))) is None
+    assert sampler.in_step(draw(0, sequence(output=[1, 1], **stops))) is not None
+    assert sampler.in_step(draw(0, sequence(min_tokens=2, temperature=0.0))) is not None
+
+
+def test_tokens_are_taken_from_their_slots(sampler: DeviceSampler) -> None:
+    draws = [Draw(0, sequence(1), 0, slot=2), Draw(1, sequence(2), 0, slot=0)]
+    tokens = sampler.sample(Logits([11, 12, 13]), draws)
+    assert tokens.on_device
+    assert [token.token_id for token in tokens.read()] == [13, 11]
+
+
+def test_a_step_that_could_not_draw_is_a_fault(sampler: DeviceSampler) -> None:
+    tokens = sampler.sample(Logits([4, -1]), [Draw(0, sequence(), 0, slot=1)])
+    with pytest.raises(BadLogitsError, match="NaN or infinity"):
+        tokens.read()
+
+
+def test_prompts_are_scored_from_copies_of_the_rows_asked_for(sampler: DeviceSampler) -> None:
+    logits = Logits()
+    scores = sampler.prompt_logprobs(logits, first_row=1, targets=[3, 4], top=1)
+    expected = CpuSampler(vocabulary=VOCABULARY).prompt_logprobs(
+        LOGITS, first_row=1, targets=[3, 4], top=1
+    )
+    assert scores == expected
+    assert logits.copied == [1, 2]
+
+
+def test_nothing_is_kept_of_a_sequence_that_ended(sampler: DeviceSampler) -> None:
+    one = sequence(3, temperature=1.0, seed=1)
+    sampler.in_step(draw(0, one))
+    assert list(sampler._numbers) == [3]
+    sampler.forget(3)
+    sampler.forget(3)
+    assert sampler._numbers == {}
