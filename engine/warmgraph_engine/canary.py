@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from warmgraph_api.report import StepKind
 from warmgraph_engine.buffers import DUMMY_BLOCK
 from warmgraph_engine.shapes import StepShape
-from warmgraph_engine.step import Limits, Step, StepRow
+from warmgraph_engine.step import Limits, Step, StepDraw, StepRow
 
 
 def canary_step(shape: StepShape) -> Step:
@@ -99,4 +99,5 @@ def _row(
         start_position=start,
         block_table=[sequence + 1],
         logit_rows=logits,
+        draw=StepDraw() if logits else None,
     )

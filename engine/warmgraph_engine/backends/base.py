@@ -7,7 +7,7 @@ Recorder and eager execution may import heavy libraries when first used; everyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -106,6 +106,11 @@ class Backend(Protocol):
     def logits(self, rows: int) -> Any:
         """The first rows of the logits of the last step, float32 on the host, valid until the next
         one. Waits for it."""
+        ...
+
+    def drawn(self) -> Sequence[int] | None:
+        """By slot, the tokens that the last step drew itself; None if steps draw none here. Waits
+        for it."""
         ...
 
     def result(self, rows: int) -> Any:

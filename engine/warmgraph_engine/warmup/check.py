@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -208,13 +209,20 @@ class KnownAnswers:
 
 def replayed(backend: Backend, graph: Graph, step: Step, shape: StepShape) -> np.ndarray[Any, Any]:
     """The logits that a graph of this shape gives on a step: a view, valid until the next step.
-    Raises RuntimeError, ValueError or IndexError where the replay fails."""
+    Raises RuntimeError, ValueError or IndexError where the replay fails, or draws a wrong token."""
     rows = shape_of(step).logit_rows
     backend.buffers.fill(step, shape)
     # Where the graph writes nothing this stays, and is found.
     backend.poison_logits(rows)
     graph.replay()
-    return np.asarray(backend.logits(rows))
+    logits = np.asarray(backend.logits(rows))
+    drawn = backend.drawn()
+    if drawn is not None and np.isfinite(logits).all():
+        ends = accumulate(row.logit_rows for row in step.rows)
+        for row, end in zip(step.rows, ends, strict=True):
+            if row.draw is not None and drawn[row.slot] != logits[end - 1].argmax():
+                raise ValueError("it draws another token than the likeliest")
+    return logits
 
 
 def _id(entry: Entry) -> BucketId:

@@ -204,6 +204,17 @@ def test_every_graph_passes_the_check_and_a_broken_one_does_not(
     assert answers.check((StepKind.DECODE, 2)).problem == "its logits are not numbers"
 
 
+def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
+    backend: CudaBackend,
+) -> None:
+    graphs = table(backend)
+    answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    graph = graphs[StepKind.DECODE, 2].graph
+    graph._executable = graph._executable[:-1]  # without its last kernel
+    problem = answers.check((StepKind.DECODE, 2)).problem
+    assert problem == "its replay failed: it draws another token than the likeliest"
+
+
 def test_a_stored_graph_needs_no_compiler_and_draws_the_same_tokens(
     gpu: InterpretedGpu, checkpoint: Checkpoint
 ) -> None:

@@ -69,6 +69,9 @@ class CpuBackend:
             if region.group == "kv":
                 self.arena.tensor(region.name)[1 : 1 + blocks].fill_(np.nan)
 
+    def drawn(self) -> None:
+        return None
+
     def logits(self, rows: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         return self._logits[:rows]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -117,6 +117,9 @@ class CudaBackend:
 
     def logits(self, rows: int) -> NDArray[np.float32]:
         return self._logit_rows.copy(range(rows))
+
+    def drawn(self) -> Sequence[int]:
+        return self._turns.last.read()
 
     def result(self, rows: int) -> DeviceLogits:  # noqa: ARG002 (the logits are where they are)
         return DeviceLogits(self._logit_rows, self._turns.last)
