@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -137,6 +138,12 @@ def test_it_listens_at_once_serves_when_warm_and_stops_cleanly(start: Start, mod
     assert "Draining" in engine.log
 
 
+def graph_seconds(engine: Engine, state: str) -> list[float]:
+    """How long each graph took to get into this state."""
+    pattern = rf'^warmgraph_graph_capture_seconds{{.*state="{state}".*}} (\S+)$'
+    return [float(s) for s in re.findall(pattern, engine.get("/metrics")[1], re.MULTILINE)]
+
+
 def test_the_second_start_restores_what_the_first_captured(
     start: Start, model: Path, tmp_path: Path
 ) -> None:
@@ -145,11 +152,15 @@ def test_the_second_start_restores_what_the_first_captured(
     first.serve()
     answer = first.complete("hello there")
     first.wait_for(lambda: "stored 3 graphs" in first.log)
+    captured = graph_seconds(first, "Captured")
     assert first.stop() == 0
     second = start(*flags)
     second.serve()
     assert "graph cache: Hit" in second.log
     assert "Capturing" not in second.log
+    restored = graph_seconds(second, "Restored")
+    assert len(captured) == len(restored) == 3
+    assert sum(restored) < sum(captured)
     assert "known answers: 3 by stored answer, 0 in full" in second.log
     checks = 'warmgraph_graph_checks_total{bucket="2",kind="decode",path="stored_answer"'
     assert checks + ',reason="equal"} 1.0' in second.get("/metrics")[1]
