@@ -10,26 +10,20 @@ median of its rounds: on a busy machine only the ratio means anything.
 from __future__ import annotations
 
 import argparse
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import results
-from warmgraph_api import wire
-from warmgraph_api.report import Stage, WarmupReport
+from benchmarks.served import Engine
 from warmgraph_api.resource import Device
 from warmgraph_engine.store import locks, reading, writing
 from warmgraph_engine.store.layout import Plan
 
 FLAGS = (
-    "--host=127.0.0.1",
-    "--port=0",
     "--dtype=float32",
     "--max-model-length=2048",
     "--max-batch-size=16",
@@ -42,30 +36,24 @@ FLAGS = (
 PATIENCE_SECONDS = 300
 
 
-@contextmanager
-def engine(model: Path, cache: Path, mode: str) -> Iterator[Iterator[WarmupReport]]:
-    """The reports of a running engine."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
-        path = Path(folder) / "report"
-        server.bind(str(path))
-        server.listen()
-        server.settimeout(PATIENCE_SECONDS)
-        command = [sys.executable, "-m", "warmgraph_engine.main", *FLAGS, f"--model={model}"]
-        command += [f"--cache-directory={cache}", f"--cache-mode={mode}", f"--report-socket={path}"]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            connection, _ = server.accept()
-            connection.settimeout(PATIENCE_SECONDS)
-            with connection, connection.makefile("rb") as lines:
-                yield map(wire.decode_report, lines)
-                process.terminate()
-
-
-def stages(model: Path, cache: Path, check: str) -> dict[str, float]:
+def stages(model: Path, work: Path, check: str) -> dict[str, float]:
     """Milliseconds of each stage of a restored start, whose check must say this of itself."""
-    with engine(model, cache, "ReadOnly") as reports:
-        serving = next(report for report in reports if report.stage is Stage.SERVING)
-        assert check in serving.check.message, serving.check.message
-        return {span.name: 1e3 * span.seconds for span in serving.timeline}
+    engine = Engine(model, work, (*FLAGS, "--cache-mode=ReadOnly"))
+    report = engine.report
+    engine.stop()
+    assert check in report.check.message, report.check.message
+    return {span.name: 1e3 * span.seconds for span in report.timeline}
+
+
+def fill(model: Path, work: Path) -> None:
+    """Capture and store every graph. Raises RuntimeError where that takes too long."""
+    engine = Engine(model, work, FLAGS)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not engine.report.cache.published:
+        if time.monotonic() > end:
+            raise RuntimeError(f"no graphs were stored within {PATIENCE_SECONDS} s")
+        time.sleep(0.1)
+    engine.stop()
 
 
 def without_answers(cache: Path, copy: Path) -> None:
@@ -81,16 +69,17 @@ def without_answers(cache: Path, copy: Path) -> None:
 def measure(model: Path, rounds: int) -> dict[str, float]:
     figures: dict[str, list[float]] = {"by_answer.ms": [], "in_full.ms": []}
     with tempfile.TemporaryDirectory() as folder:
-        cache, copy = Path(folder) / "cache", Path(folder) / "copy"
-        with engine(model, cache, "ReadWrite") as reports:
-            next(report for report in reports if report.cache.published)
-        without_answers(cache, copy)
+        answered, unanswered = Path(folder) / "answered", Path(folder) / "unanswered"
+        answered.mkdir()
+        unanswered.mkdir()
+        fill(model, answered)
+        without_answers(answered / "cache", unanswered / "cache")
         for number in range(rounds):
-            for name, of, check in (
-                ("by_answer.ms", cache, "7 by stored answer"),
-                ("in_full.ms", copy, "7 in full"),
+            for name, work, check in (
+                ("by_answer.ms", answered, "7 by stored answer"),
+                ("in_full.ms", unanswered, "7 in full"),
             ):
-                figures[name].append(stages(model, of, check)["Known-answer check"])
+                figures[name].append(stages(model, work, check)["Known-answer check"])
             print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     result = {name: round(statistics.median(values), 1) for name, values in figures.items()}
     result["ratio.by_answer_to_in_full"] = round(result["by_answer.ms"] / result["in_full.ms"], 2)

@@ -96,8 +96,9 @@ def test_a_person_looks_into_the_graph_cache_of_a_pod(deployment: Deployment) ->
     pod = deployment.awake()["metadata"]["name"]
 
     def cache(action: str, *arguments: str) -> str:
+        where = ["-n", deployment.namespace, pod, "-c", "engine"]
         command = ["warmgraph", "cache", action, ports.CACHE_DIRECTORY, *arguments]
-        return deployment.kubectl("exec", pod, "-c", "engine", "--", *command)
+        return deployment.cluster.kubectl("exec", *where, "--", *command)
 
     wait_until(
         lambda: f"{deployment.namespace}.{deployment.name}@" in cache("ls"),
