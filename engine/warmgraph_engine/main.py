@@ -93,9 +93,9 @@ class _Process:
             await runner.setup()
             if not await self._listen(runner):
                 return 1
+        started = asyncio.Event()
         starting = self._start_in_thread()
         starting.add_done_callback(lambda _: loop.call_soon_threadsafe(started.set))
-        started = asyncio.Event()
         await _first(started, self._stop)
         if started.is_set():
             self._serve(service, starting)
