@@ -112,8 +112,12 @@ def write_model(folder: Path, shape: dict[str, Any]) -> None:
                 file.write(part)
                 left -= len(part)
                 start = 0
+    write_tokenizer(folder, config.vocabulary)
+
+
+def write_tokenizer(folder: Path, vocabulary: int) -> None:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*alphabet, *(f"w{number}x" for number in range(config.vocabulary - len(alphabet)))]
+    words = [*alphabet, *(f"w{number}x" for number in range(vocabulary - len(alphabet)))]
     tokenizer = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
