@@ -62,8 +62,13 @@ def write(folder: Path, shape: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(values))
     _write_weights(folder / "model.safetensors", config)
+    write_tokenizer(folder, config.vocabulary)
+
+
+def write_tokenizer(folder: Path, vocabulary: int) -> None:
+    """`tokenizer.json` with a text of its own for every token."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*alphabet, *(f"w{number}x" for number in range(config.vocabulary - len(alphabet)))]
+    words = [*alphabet, *(f"w{number}x" for number in range(vocabulary - len(alphabet)))]
     tokenizer = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

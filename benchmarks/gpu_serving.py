@@ -41,26 +41,23 @@ def measure(
     model, work = folder / name, folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    engine = Engine(model, work, FLAGS)
-    cold = {f"{name}.no_cache_s": round(engine.first_token_seconds, 2)}
-    decode = {}
-    for streams in STREAMS:
-        runs = [asyncio.run(load(streams, TOKENS)) for _ in range(rounds + 1)][1:]
-        if streams == 1:
-            decode[f"{name}.itl_ms"] = round(
-                1e3 * statistics.median(gap for gaps, _ in runs for gap in gaps), 3
-            )
-        else:
-            speed = statistics.median(speed for _, speed in runs)
-            decode[f"{name}.tok_s_{streams}"] = round(speed)
-    engine.stop()
+    with Engine(model, work, FLAGS) as engine:
+        cold = {f"{name}.no_cache_s": round(engine.first_token_seconds, 2)}
+        decode = {}
+        for streams in STREAMS:
+            runs = [asyncio.run(load(streams, TOKENS)) for _ in range(rounds + 1)][1:]
+            if streams == 1:
+                gap = statistics.median(gap for gaps, _ in runs for gap in gaps)
+                decode[f"{name}.itl_ms"] = round(1e3 * gap, 3)
+            else:
+                speed = statistics.median(speed for _, speed in runs)
+                decode[f"{name}.tok_s_{streams}"] = round(speed)
     first_token, graphs = [], []
     for _ in range(starts):
-        engine = Engine(model, work, FLAGS)
-        first_token.append(engine.first_token_seconds)
-        timeline = engine.report.timeline
-        graphs += [span.seconds for span in timeline if span.name == "Restore graphs"]
-        engine.stop()
+        with Engine(model, work, FLAGS) as engine:
+            first_token.append(engine.first_token_seconds)
+            timeline = engine.report.timeline
+            graphs += [span.seconds for span in timeline if span.name == "Restore graphs"]
     print(" ".join(f"{span.name} {span.seconds:.2f} s" for span in timeline), flush=True)
     cold[f"{name}.first_token_s"] = round(statistics.median(first_token), 2)
     cold[f"{name}.graphs_s"] = round(statistics.median(graphs), 2)

@@ -74,9 +74,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model, work = Path(folder) / "model", Path(folder)
         checkpoints.write(model, arguments.shape)
-        engine = Engine(model, work, (*FLAGS, f"--device={arguments.device}"))
-        figures = measure(engine, arguments.tokens)
-        engine.stop()
+        with Engine(model, work, (*FLAGS, f"--device={arguments.device}")) as engine:
+            figures = measure(engine, arguments.tokens)
     for name, figure in figures.items():
         print(f"{name:<16} {figure:>10}", file=sys.stderr)
     if arguments.json is not None:

@@ -38,22 +38,20 @@ PATIENCE_SECONDS = 300
 
 def stages(model: Path, work: Path, check: str) -> dict[str, float]:
     """Milliseconds of each stage of a restored start, whose check must say this of itself."""
-    engine = Engine(model, work, (*FLAGS, "--cache-mode=ReadOnly"))
-    report = engine.report
-    engine.stop()
+    with Engine(model, work, (*FLAGS, "--cache-mode=ReadOnly")) as engine:
+        report = engine.report
     assert check in report.check.message, report.check.message
     return {span.name: 1e3 * span.seconds for span in report.timeline}
 
 
 def fill(model: Path, work: Path) -> None:
     """Capture and store every graph. Raises RuntimeError where that takes too long."""
-    engine = Engine(model, work, FLAGS)
     end = time.monotonic() + PATIENCE_SECONDS
-    while not engine.report.cache.published:
-        if time.monotonic() > end:
-            raise RuntimeError(f"no graphs were stored within {PATIENCE_SECONDS} s")
-        time.sleep(0.1)
-    engine.stop()
+    with Engine(model, work, FLAGS) as engine:
+        while not engine.report.cache.published:
+            if time.monotonic() > end:
+                raise RuntimeError(f"no graphs were stored within {PATIENCE_SECONDS} s")
+            time.sleep(0.1)
 
 
 def without_answers(cache: Path, copy: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -26,8 +27,8 @@ URL = f"http://127.0.0.1:{PORT}/v1/completions"
 REQUEST = {"model": "m", "prompt": "hello", "temperature": 0, "ignore_eos": True}
 
 
-class Engine:
-    """A running engine, from exec to its first answer."""
+class Engine(contextlib.AbstractContextManager["Engine"]):
+    """A running engine, from exec to its first answer; ended with its context."""
 
     def __init__(self, model: Path, work: Path, flags: Sequence[str]) -> None:
         """`work` gets its log, its graph cache and its compiled kernels. Returns when a request
@@ -42,7 +43,11 @@ class Engine:
         command += [f"--report-socket={self._reports.path}"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log, env=environment)
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self._process.kill()
+            raise
         self.first_token_seconds = time.perf_counter() - began
 
     def _wait(self) -> None:
@@ -63,7 +68,7 @@ class Engine:
         """The engine's last one."""
         return self._reports.last()
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._reports.close()

@@ -17,7 +17,7 @@ from warmgraph_engine.server.errors import as_api_error
 from warmgraph_engine.server.generation import Generation
 from warmgraph_engine.server.keys import OUTCOME
 from warmgraph_engine.server.protocol import Common
-from warmgraph_engine.server.sse import EventStream
+from warmgraph_engine.server.sse import ChunkEvents, EventStream, event
 
 
 class Shape(Protocol):
@@ -66,7 +66,7 @@ class Answer:
     async def whole(self, request: web.Request, generation: Generation) -> web.StreamResponse:
         """Wait for everything, then answer."""
         pieces = {choice.index: Piece() for choice in generation.choices}
-        async for batch in generation.pieces():
+        while batch := await generation.pieces():
             for choice, piece in batch:
                 pieces[choice.index].text += piece.text
                 pieces[choice.index].scored += piece.scored
@@ -90,21 +90,22 @@ class Answer:
         an event itself, and ends the stream without [DONE]."""
         usage = options.stream_options is not None and bool(options.stream_options.include_usage)
         # With usage asked for, all chunks have the field, and only the last one a value.
-        rest: dict[str, Any] = {"usage": None} if usage else {}
+        chunks = ChunkEvents(self._chunk() | ({"usage": None} if usage else {}))
         stream = EventStream(request)
         try:
             opened: set[int] = set()
-            async for batch in generation.pieces():
-                entries = []
+            while batch := await generation.pieces():
+                events = b""
                 for choice, piece in batch:
                     if choice.index not in opened:
                         opened.add(choice.index)
-                        entries.append(self._shape.opening(choice))
+                        opening = self._shape.opening(choice)
+                        events += chunks.event(opening) if opening else b""
                     if piece.text or piece.scored or choice.finish_reason is not None:
-                        entries.append(self._shape.delta(choice, piece))
-                await stream.send([self._chunk([entry]) | rest for entry in entries if entry])
+                        events += chunks.event(self._shape.delta(choice, piece))
+                await stream.send(events)
             if usage:
-                await stream.send([self._chunk([]) | {"usage": self._usage(generation)}])
+                await stream.send(event(self._chunk() | {"usage": self._usage(generation)}))
             await stream.end()
         except ConnectionResetError:
             raise
@@ -112,12 +113,12 @@ class Answer:
             if not stream.started:
                 raise
             request[OUTCOME] = Outcome.FAILED
-            await stream.send([as_api_error(error).body()])
+            await stream.send(event(as_api_error(error).body()))
             await stream.end(b"")
         return stream.response
 
-    def _chunk(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
-        return self._head | {"object": self._shape.part, "choices": entries}
+    def _chunk(self) -> dict[str, Any]:
+        return self._head | {"object": self._shape.part, "choices": []}
 
     def _usage(self, generation: Generation) -> dict[str, int]:
         generated = sum(choice.generated for choice in generation.choices)

@@ -78,7 +78,8 @@ class Choice:
         for output in outputs:
             if output.error is not None:
                 raise engine_failed(str(output.error))
-            self._add_prompt(piece, output.prompt_logprobs)
+            if output.prompt_logprobs:
+                self._add_prompt(piece, output.prompt_logprobs)
             if output.token is not None:
                 self.generated += 1
                 if output.finish is not FinishReason.STOP:
@@ -133,6 +134,7 @@ class Choice:
         self._start_echo(piece)
         piece.text += text
         self._sent += len(text)
-        count = sum(scored.offset < self._sent for scored in self._held)
-        piece.scored += self._held[:count]
-        del self._held[:count]
+        if self._held:
+            count = sum(scored.offset < self._sent for scored in self._held)
+            piece.scored += self._held[:count]
+            del self._held[:count]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from types import TracebackType
 
 from warmgraph_engine.loop import EngineLoop, Output
@@ -16,17 +15,21 @@ class Mailbox:
     """Outputs that wait for their request's handler. A handler that is behind finds several,
     and so writes fewer, longer pieces: a busy event loop costs latency, not throughput."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._outputs: list[tuple[Output, float]] = []
-        self._arrived = asyncio.Event()
+        self._arrived: asyncio.Future[None] | None = None
+        """What the handler waits for."""
 
     def put(self, output: Output, at: float) -> None:
         self._outputs.append((output, at))
-        self._arrived.set()
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
 
     async def take(self) -> list[tuple[Output, float]]:
-        await self._arrived.wait()
-        self._arrived.clear()
+        if not self._outputs:
+            self._arrived = self._loop.create_future()
+            await self._arrived
         outputs, self._outputs = self._outputs, []
         return outputs
 
@@ -44,7 +47,7 @@ class Post:
             self._loop.call_soon_threadsafe(self._distribute, outputs)
 
     def register(self, choices: list[Choice]) -> Mailbox:
-        box = Mailbox()
+        box = Mailbox(self._loop)
         self._boxes.update((choice.sequence.id, box) for choice in choices)
         return box
 
@@ -93,15 +96,16 @@ class Generation:
         if self._open:
             self._engine.cancel([choice.sequence for choice in self._open.values()])
 
-    async def pieces(self) -> AsyncIterator[list[tuple[Choice, Piece]]]:
-        """All that is new, for each choice that has something new, until all have ended."""
-        while self._open:
+    async def pieces(self) -> list[tuple[Choice, Piece]]:
+        """Wait for what is new; all of it, for each choice that has something new. Nothing once
+        all have ended."""
+        batch: list[tuple[Choice, Piece]] = []
+        while self._open and not batch:
             by_choice: dict[int, list[Output]] = {}
             for output, at in await self._box.take():
                 by_choice.setdefault(output.sequence.id, []).append(output)
                 if output.token is not None:
                     self._measure(output.sequence.id, at)
-            batch = []
             for sequence_id, outputs in by_choice.items():
                 choice = self._open.get(sequence_id)
                 if choice is None:  # a token drawn before the engine learnt of a stop string
@@ -113,8 +117,7 @@ class Generation:
                     del self._open[sequence_id]
                     if choice.stopped_early:
                         self._engine.cancel([choice.sequence])
-            if batch:
-                yield batch
+        return batch
 
     def _measure(self, sequence_id: int, at: float) -> None:
         last = self._last_token.get(sequence_id)

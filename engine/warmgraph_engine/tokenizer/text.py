@@ -24,7 +24,8 @@ from warmgraph_engine.tokenizer.files import (
 )
 
 CACHED_TOKENS = 65_536
-"""Token bytes kept, a whole usual vocabulary: about 10 MB if log-probabilities visit all."""
+"""Tokens whose bytes, and whose text, are kept, a whole usual vocabulary: about 10 MB each if all
+of it is visited."""
 
 
 class TextModel:
@@ -62,6 +63,13 @@ class TextModel:
             return to_bytes(tokenizer.id_to_token(token_id) or "")
 
         self.token_bytes = token_bytes
+
+        @lru_cache(maxsize=CACHED_TOKENS)
+        def token_text(token_id: int, skip_special_tokens: bool) -> str:
+            text: str = tokenizer.decode([token_id], skip_special_tokens=skip_special_tokens)
+            return text
+
+        self._token_text = token_text
 
     @classmethod
     def load(cls, folder: Path, *, vocabulary: int) -> TextModel:
@@ -122,6 +130,8 @@ class TextModel:
         return self.encode(text, add_special_tokens=False)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        if len(ids) == 1:  # asked by the detokenizer for every token
+            return self._token_text(ids[0], skip_special_tokens)
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
     def detokenizer(self, prompt: Sequence[int], *, skip_special_tokens: bool) -> Detokenizer:
