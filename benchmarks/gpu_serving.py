@@ -52,6 +52,7 @@ def measure(
             else:
                 speed = statistics.median(speed for _, speed in runs)
                 decode[f"{name}.tok_s_{streams}"] = round(speed)
+        engine.wait_until_stored()
     first_token, graphs = [], []
     for _ in range(starts):
         with Engine(model, work, FLAGS) as engine:

@@ -13,7 +13,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +32,6 @@ FLAGS = (
 )
 """The buckets of examples/01-smollm2.yaml, all of them eager."""
 
-PATIENCE_SECONDS = 300
-
 
 def stages(model: Path, work: Path, check: str) -> dict[str, float]:
     """Milliseconds of each stage of a restored start, whose check must say this of itself."""
@@ -42,16 +39,6 @@ def stages(model: Path, work: Path, check: str) -> dict[str, float]:
         report = engine.report
     assert check in report.check.message, report.check.message
     return {span.name: 1e3 * span.seconds for span in report.timeline}
-
-
-def fill(model: Path, work: Path) -> None:
-    """Capture and store every graph. Raises RuntimeError where that takes too long."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    with Engine(model, work, FLAGS) as engine:
-        while not engine.report.cache.published:
-            if time.monotonic() > end:
-                raise RuntimeError(f"no graphs were stored within {PATIENCE_SECONDS} s")
-            time.sleep(0.1)
 
 
 def without_answers(cache: Path, copy: Path) -> None:
@@ -70,7 +57,8 @@ def measure(model: Path, rounds: int) -> dict[str, float]:
         answered, unanswered = Path(folder) / "answered", Path(folder) / "unanswered"
         answered.mkdir()
         unanswered.mkdir()
-        fill(model, answered)
+        with Engine(model, answered, FLAGS) as engine:
+            engine.wait_until_stored()
         without_answers(answered / "cache", unanswered / "cache")
         for number in range(rounds):
             for name, work, check in (

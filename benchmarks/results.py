@@ -56,5 +56,5 @@ def _commit() -> str:
 
 
 def _output(command: list[str]) -> str:
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     return done.stdout.strip()

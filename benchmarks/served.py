@@ -24,6 +24,7 @@ from warmgraph_api.wire import decode_report
 
 PORT = 8123
 URL = f"http://127.0.0.1:{PORT}/v1/completions"
+PATIENCE_SECONDS = 300
 REQUEST = {"model": "m", "prompt": "hello", "temperature": 0, "ignore_eos": True}
 
 
@@ -67,6 +68,15 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
     def report(self) -> WarmupReport:
         """The engine's last one."""
         return self._reports.last()
+
+    def wait_until_stored(self) -> None:
+        """Until what it captured before it was ready is in the graph cache. Raises RuntimeError
+        if that takes longer than PATIENCE_SECONDS."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not self.report.cache.published:
+            if time.monotonic() > end:
+                raise RuntimeError(f"no graphs were stored within {PATIENCE_SECONDS} s")
+            time.sleep(0.05)
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
