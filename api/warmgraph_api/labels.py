@@ -13,7 +13,6 @@ NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 MANAGED_BY = "app.kubernetes.io/managed-by"
-PART_OF = "app.kubernetes.io/part-of"
 
 # The one label that selects a deployment's model pods. It is the whole selector of the
 # Deployment, which Kubernetes never lets anyone change, so nothing that may change is in it.

@@ -10,6 +10,7 @@ from pathlib import Path
 from warmgraph_engine.flags import parse_quantity
 from warmgraph_engine.store import report
 from warmgraph_engine.store.policy import Retention
+from warmgraph_engine.store.trust import describe
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result: int = arguments.run(arguments)
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}")
+        return _fail(describe(error))
     return result
 
 

@@ -8,10 +8,8 @@ from enum import StrEnum
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.buckets import Choice
-from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.shapes import BucketId, StepShape
 from warmgraph_engine.step import Path, PathReason
-
-BucketId = tuple[StepKind, int]
 
 
 class CheckPath(StrEnum):

@@ -16,6 +16,7 @@ from warmgraph_engine.step import Limits, Path, Step, StepError, StepResult
 class IdleWork(Protocol):
     """Background work between steps (warmup/background.py)."""
 
+    def due(self, *, busy: bool) -> bool: ...
     def run_once(self, *, busy: bool) -> bool: ...
 
 
@@ -73,6 +74,9 @@ class GraphExecutor:
         return StepResult(
             logits=logits, path=choice.path, reason=choice.reason, bucket=choice.bucket
         )
+
+    def idle_work_due(self, *, busy: bool) -> bool:
+        return self._idle is not None and self._idle.due(busy=busy)
 
     def idle_work(self, *, busy: bool) -> bool:
         return self._idle is not None and self._idle.run_once(busy=busy)

@@ -13,9 +13,7 @@ from warmgraph_engine.answer import Answer
 from warmgraph_engine.backends.base import Backend, CaptureError, Graph, GraphImage, ImageError
 from warmgraph_engine.buckets import Candidate
 from warmgraph_engine.canary import canary_step
-from warmgraph_engine.shapes import StepShape, bucket_shape
-
-BucketId = tuple[StepKind, int]
+from warmgraph_engine.shapes import BucketId, StepShape, bucket_shape
 
 
 @dataclass(slots=True, kw_only=True)

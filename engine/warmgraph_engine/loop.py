@@ -204,10 +204,25 @@ class EngineLoop:
         if issued is not None and not (self._may_run_ahead and issued.tokens.on_device):
             self._unread = None
             self._finish(issued)
-        busy = bool(self._scheduler.running) or self._waiting() > 0
-        worked = self._executor.idle_work(busy=busy)
-        if issued is None and earlier is None and not worked:
+        if not self._work_between_steps() and issued is None and earlier is None:
             self._sleep()
+
+    def _work_between_steps(self) -> bool:
+        """Whether there was any. Tokens that are there already are not kept waiting for it."""
+        busy = self._busy()
+        if not self._executor.idle_work_due(busy=busy):
+            return False
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            self._finish(unread)
+            busy = self._busy()
+        self._step_since = time.monotonic()  # a device may hang in it as in a step
+        worked = self._executor.idle_work(busy=busy)
+        self._step_since = None
+        return worked
+
+    def _busy(self) -> bool:
+        return bool(self._scheduler.running) or self._waiting() > 0
 
     def _take_messages(self) -> None:
         with self._changed:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from warmgraph_api.report import StepKind
 from warmgraph_engine.step import Step
 
+BucketId = tuple[StepKind, int]
+"""Kind and size of a bucket."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShape:

@@ -129,6 +129,10 @@ class Executor(Protocol):
         """
         ...
 
+    def idle_work_due(self, *, busy: bool) -> bool:
+        """Whether idle_work would do something now, which may take long."""
+        ...
+
     def idle_work(self, *, busy: bool) -> bool:
         """Do one piece of background work (a lazy capture) if there is any and the budget allows.
 

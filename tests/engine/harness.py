@@ -103,12 +103,6 @@ class Engine:
             assert self._changed.wait_for(ended, PATIENCE_SECONDS)
         return [self.result(sequence) for sequence in wanted]
 
-    def wait_for_tokens(self, sequence: Sequence, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(
-                lambda: len(self.result(sequence).tokens) >= count, PATIENCE_SECONDS
-            )
-
     def value(self, name: str) -> float:
         """A metric, named without its prefix."""
         value = self.registry.get_sample_value(f"warmgraph_{name}")

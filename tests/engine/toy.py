@@ -76,9 +76,12 @@ class ToyExecutor:
             joined[0, 3] = np.nan
         return StepResult(logits=joined, path=Path.EAGER, reason=PathReason.NO_BUCKET, bucket=0)
 
-    def idle_work(self, *, busy: bool) -> bool:
+    def idle_work_due(self, *, busy: bool) -> bool:
         self.idle_calls += 1
         return False
+
+    def idle_work(self, *, busy: bool) -> bool:
+        raise AssertionError("it was not due")
 
     def _check(self, step: Step) -> None:
         assert 0 < len(step.rows) <= self.limits.max_batch_size

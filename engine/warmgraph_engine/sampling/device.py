@@ -45,6 +45,7 @@ class DeviceSampler:
     """See `Sampler`. Logits are `StepLogits`."""
 
     def __init__(self, *, vocabulary: int) -> None:
+        self._vocabulary = vocabulary
         self._host = CpuSampler(vocabulary=vocabulary)
         self._numbers: dict[int, tuple[int, list[float]]] = {}
         """By sequence: a stretch of its random numbers, and the position of the first."""
@@ -57,7 +58,8 @@ class DeviceSampler:
             return LIKELIEST
         return StepDraw(
             scale=1.0 / max(params.temperature, MIN_TEMPERATURE),
-            top_k=params.top_k,
+            # A request may name any number; one above the vocabulary is no limit.
+            top_k=params.top_k if params.top_k < self._vocabulary else 0,
             top_p=params.top_p,
             min_p=params.min_p,
             number=self._number(draw),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from warmgraph_engine.loop import Output
 from warmgraph_engine.sampling.sampler import SampledToken, TokenLogprob
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
-from warmgraph_engine.server.errors import engine_failed
 from warmgraph_engine.tokenizer.stop import StopStrings
 from warmgraph_engine.tokenizer.text import TextModel
 
@@ -72,12 +71,10 @@ class Choice:
         return self._stops.matched is not None
 
     def feed(self, outputs: list[Output]) -> Piece:
-        """The text that these outputs settle. Raises ApiError if the engine failed."""
+        """The text that these outputs, none of which is an error, settle."""
         piece = Piece()
         tokens: list[SampledToken] = []
         for output in outputs:
-            if output.error is not None:
-                raise engine_failed(str(output.error))
             if output.prompt_logprobs:
                 self._add_prompt(piece, output.prompt_logprobs)
             if output.token is not None:

@@ -6,9 +6,10 @@ import asyncio
 import time
 from types import TracebackType
 
-from warmgraph_engine.loop import EngineLoop, Output
+from warmgraph_engine.loop import EngineFaultError, EngineLoop, Output
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.server.choice import Choice, Piece
+from warmgraph_engine.server.errors import engine_failed
 
 
 class Mailbox:
@@ -75,6 +76,7 @@ class Generation:
         self.choices = choices
         self._open = {choice.sequence.id: choice for choice in choices}
         self._last_token: dict[int, float] = {}
+        self._failure: EngineFaultError | None = None
 
     async def __aenter__(self) -> Generation:
         self._accepted = time.monotonic()
@@ -98,11 +100,16 @@ class Generation:
 
     async def pieces(self) -> list[tuple[Choice, Piece]]:
         """Wait for what is new; all of it, for each choice that has something new. Nothing once
-        all have ended."""
+        all have ended. Raises ApiError if the engine failed, after what it said before."""
         batch: list[tuple[Choice, Piece]] = []
         while self._open and not batch:
+            if self._failure is not None:
+                raise engine_failed(str(self._failure))
             by_choice: dict[int, list[Output]] = {}
             for output, at in await self._box.take():
+                if output.error is not None:
+                    self._failure = output.error
+                    continue
                 by_choice.setdefault(output.sequence.id, []).append(output)
                 if output.token is not None:
                     self._measure(output.sequence.id, at)

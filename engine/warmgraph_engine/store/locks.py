@@ -20,6 +20,9 @@ class BusyError(Exception):
 WAIT_SECONDS = 10.0
 """Another writer needs well under a second for an entry; after this one, go without."""
 
+USE_WAIT_SECONDS = 0.5
+"""Whoever looks whether an entry is held, holds it for a moment; a removal is one rename."""
+
 _RETRY_SECONDS = 0.05
 
 
@@ -41,9 +44,16 @@ def writing(root: Path) -> Iterator[None]:
 
 
 def use(entry: Path) -> int:
-    """Mark an entry as in use until the descriptor is closed. Raises BusyError while it is being
-    removed, or OSError."""
-    return _hold(entry, fcntl.LOCK_SH)
+    """Mark an entry as in use until the descriptor is closed. Raises BusyError when somebody goes
+    on holding it alone, or OSError, as once it was removed."""
+    deadline = time.monotonic() + USE_WAIT_SECONDS
+    while True:
+        try:
+            return _hold(entry, fcntl.LOCK_SH)
+        except BusyError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_RETRY_SECONDS)
 
 
 @contextmanager

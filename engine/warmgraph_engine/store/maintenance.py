@@ -10,7 +10,7 @@ from warmgraph_api.cachekey import CacheKey
 from warmgraph_engine.store import locks, marks, reading, retention
 from warmgraph_engine.store.layout import Manifest, Plan
 from warmgraph_engine.store.policy import User
-from warmgraph_engine.store.trust import RefusalError
+from warmgraph_engine.store.trust import RefusalError, describe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,5 +52,5 @@ def summary(entry: Path, *, verify: bool = False) -> Summary:
     except RefusalError as error:
         return replace(seen, problem=str(error))
     except OSError as error:
-        return replace(seen, problem=f"{error.filename}: {error.strerror}")
+        return replace(seen, problem=describe(error))
     return replace(seen, key=stored.key, manifest=stored.manifest, plan=stored.plan)

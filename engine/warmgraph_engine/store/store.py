@@ -18,7 +18,7 @@ from warmgraph_engine.store.layout import Plan
 from warmgraph_engine.store.misses import Differences, explain, nearest
 from warmgraph_engine.store.policy import Retention, User
 from warmgraph_engine.store.retention import prune, stored_bytes
-from warmgraph_engine.store.trust import RefusalError
+from warmgraph_engine.store.trust import RefusalError, describe
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -73,7 +73,7 @@ class Store:
         except RefusalError as error:
             return self._refusal(entry, str(error))
         except OSError as error:
-            return Lookup(result=CacheResult.REFUSED, message=_describe(error))
+            return Lookup(result=CacheResult.REFUSED, message=describe(error))
 
     def _read(self, entry: Path) -> Lookup:
         self._hold(entry)
@@ -97,7 +97,7 @@ class Store:
         except (locks.BusyError, RefusalError) as error:
             return str(error)
         except OSError as error:
-            return _describe(error)
+            return describe(error)
         return ""
 
     def _publish(self, root: Path, images: Sequence[GraphImage], news: Plan) -> None:
@@ -148,7 +148,7 @@ class Store:
         except FileNotFoundError:
             other = None
         except OSError as error:
-            return Lookup(result=CacheResult.MISS, message=_describe(error))
+            return Lookup(result=CacheResult.MISS, message=describe(error))
         if other is None:
             return Lookup(result=CacheResult.MISS, message="the cache has no entry yet")
         self._inherited = other.plan.without_costs()
@@ -176,7 +176,3 @@ class Store:
         if self._in_use is not None:
             os.close(self._in_use)
             self._in_use = None
-
-
-def _describe(error: OSError) -> str:
-    return f"{error.filename or 'the cache'}: {error.strerror or error}"

@@ -21,6 +21,11 @@ class RefusalError(Exception):
     """Stored data must not be used; the message says which file and why."""
 
 
+def describe(error: OSError) -> str:
+    """What failed, for people; locks and reads don't know their file."""
+    return f"{error.filename or 'the cache'}: {error.strerror or error}"
+
+
 def check(facts: os.stat_result, path: Path) -> None:
     """Raises RefusalError if somebody else could have written this file or folder."""
     user = os.geteuid()

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -26,11 +27,12 @@ def publish(root: Path, key: CacheKey, images: Iterable[GraphImage], plan: Plan)
     that would not load.
     """
     entry = root / key.digest()
-    merged = {(image.kind, image.size): image for image in _stored(entry)}
+    stored = _stored(entry)
+    merged = {(image.kind, image.size): image for image in stored or ()}
     merged.update({(image.kind, image.size): image for image in images})
     files, manifest = _contents(key, list(merged.values()))
     remove_leftovers(root)
-    if _is_sound(entry):
+    if stored is not None:
         _grow(entry, files, manifest, plan)
         return
     staging = root / f"{layout.STAGING_PREFIX}{secrets.token_hex(8)}"
@@ -67,20 +69,12 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
     _sync_folder((folder / name).parent)
 
 
-def _stored(entry: Path) -> list[GraphImage]:
-    """Images of a sound entry; none of any other."""
+def _stored(entry: Path) -> list[GraphImage] | None:
+    """Images of a sound entry; None of any other."""
     try:
         return read_images(entry, read_entry(entry).manifest)
     except (OSError, RefusalError):
-        return []
-
-
-def _is_sound(entry: Path) -> bool:
-    try:
-        read_images(entry, read_entry(entry).manifest)
-    except (OSError, RefusalError):
-        return False
-    return True
+        return None
 
 
 def _contents(key: CacheKey, images: list[GraphImage]) -> tuple[dict[str, bytes], Manifest]:
@@ -121,8 +115,9 @@ def _write_new(staging: Path, files: dict[str, bytes], manifest: Manifest, plan:
 
 
 def _grow(entry: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) -> None:
+    known = read_entry(entry).manifest.files
     for name, data in files.items():
-        if not (entry / name).exists():
+        if name not in known:  # a file that is there may be what a killed writer left
             replace_file(entry, name, data)
     read_images(entry, manifest)
     replace_file(entry, layout.PLAN, _json(plan))
@@ -130,7 +125,8 @@ def _grow(entry: Path, files: dict[str, bytes], manifest: Manifest, plan: Plan) 
     old = [*(entry / "images").iterdir(), *(entry / "binaries").iterdir(), *entry.glob("*.new")]
     for path in old:
         if str(path.relative_to(entry)) not in manifest.files:
-            path.unlink()
+            with suppress(OSError):  # open elsewhere on NFS, say; the next writer tries again
+                path.unlink()
 
 
 def _json(value: Manifest | Plan) -> bytes:

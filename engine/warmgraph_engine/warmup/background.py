@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from warmgraph_api.report import StepKind
-
-BucketId = tuple[StepKind, int]
+from warmgraph_engine.shapes import BucketId
 
 
 def _first(waiting: list[BucketId]) -> BucketId:
@@ -46,15 +44,21 @@ class BetweenSteps:
         self._pause_factor = 100 / busy_percent - 1
         self._not_before = clock()
 
+    def due(self, *, busy: bool) -> bool:
+        """Whether there is a piece that the budget allows."""
+        return self._next(busy=busy) is not None
+
     def run_once(self, *, busy: bool) -> bool:
-        """Do the next piece, if there is one and the budget allows; says whether it did."""
-        if busy and self._clock() < self._not_before:
-            return False
-        for task in self._tasks:
-            if task.waiting and not (busy and task.only_idle):
-                self._do(task)
-                return True
-        return False
+        """Do the next piece, if one is due; says whether it did."""
+        task = self._next(busy=busy)
+        if task is not None:
+            self._do(task)
+        return task is not None
+
+    def _next(self, *, busy: bool) -> Task | None:
+        ready = (t for t in self._tasks if t.waiting and not (busy and t.only_idle))
+        task = next(ready, None)
+        return None if task is not None and busy and self._clock() < self._not_before else task
 
     def _do(self, task: Task) -> None:
         bucket = task.choose(task.waiting)

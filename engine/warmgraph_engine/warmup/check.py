@@ -21,13 +21,11 @@ from warmgraph_engine.backends.base import Backend, Graph, first_line
 from warmgraph_engine.canary import canary_step, known_answer_step
 from warmgraph_engine.counts import CheckPath, CheckReason, StepCounts
 from warmgraph_engine.graphs import Entry, GraphTable
-from warmgraph_engine.shapes import StepShape, shape_of
+from warmgraph_engine.shapes import BucketId, StepShape, shape_of
 from warmgraph_engine.step import Step
 from warmgraph_engine.warmup.contexts import EAGER, Contexts
 
 _log = logging.getLogger(__name__)
-
-BucketId = tuple[StepKind, int]
 
 TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
 """Largest difference of a logit, relative to the largest logit. A graph may run the same sums in

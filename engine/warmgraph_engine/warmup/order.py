@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from warmgraph_api.report import Bucket, StepKind
+from warmgraph_api.report import Bucket
 from warmgraph_api.resource import WarmupOrder
-
-BucketId = tuple[StepKind, int]
+from warmgraph_engine.shapes import BucketId
 
 
 def order(

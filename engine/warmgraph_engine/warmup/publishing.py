@@ -8,18 +8,17 @@ from collections.abc import Mapping
 
 import msgspec
 
-from warmgraph_api.report import BucketState, StepKind
+from warmgraph_api.report import BucketState
 from warmgraph_engine.backends.base import Backend, GraphImage
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
+from warmgraph_engine.shapes import BucketId
 from warmgraph_engine.store.layout import Plan, PlannedBucket
 from warmgraph_engine.store.store import Lookup, Store
 from warmgraph_engine.warmup.proof import stored_form_problem
 
 _log = logging.getLogger(__name__)
-
-BucketId = tuple[StepKind, int]
 
 
 class Publishing:

@@ -16,20 +16,18 @@ from warmgraph_api.report import (
     Check,
     CheckState,
     Stage,
-    StepKind,
 )
 from warmgraph_api.resource import Execution, OnCaptureFailure, WarmupOrder, WarmupPolicy
 from warmgraph_engine.backends.base import GraphImage, ImageError
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
+from warmgraph_engine.shapes import BucketId
 from warmgraph_engine.store.store import Lookup
 from warmgraph_engine.warmup.check import KnownAnswers, Verdict, check_order, summary
 from warmgraph_engine.warmup.order import order
 
 _log = logging.getLogger(__name__)
-
-BucketId = tuple[StepKind, int]
 
 
 class WarmupFailedError(RuntimeError):

@@ -6,36 +6,49 @@ for later; and, whenever no request has KV, check those in full, so that their a
 
 from __future__ import annotations
 
+import logging
+
+from warmgraph_engine.backends.base import CaptureError, ImageError
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graphs import GraphTable
-from warmgraph_engine.warmup.background import BetweenSteps, BucketId, Task
+from warmgraph_engine.shapes import BucketId
+from warmgraph_engine.warmup.background import BetweenSteps, Task
 from warmgraph_engine.warmup.check import KnownAnswers
 from warmgraph_engine.warmup.publishing import Publishing
 
+_log = logging.getLogger(__name__)
+
 
 def capture_and_check(graphs: GraphTable, answers: KnownAnswers | None, bucket: BucketId) -> None:
-    """Capture a bucket beside traffic; a graph that answers wrong is never used."""
+    """Capture a bucket beside traffic; a graph that gives other logits than eager execution, or
+    cannot be compared with it, is never used. Tokens that it draws itself are looked at in
+    check_in_full, since they would be another sequence's here."""
     if not graphs.capture(bucket) or answers is None:
         return
     try:
         problem = answers.problem_beside_traffic(graphs[bucket])
-    except ArithmeticError as error:
+    except (ArithmeticError, CaptureError, ImageError) as error:
         problem = str(error)
     if problem:
         graphs.disable(bucket, f"known-answer check: {problem}")
 
 
-def check_in_full(graphs: GraphTable, answers: KnownAnswers, bucket: BucketId) -> None:
-    """Check a bucket while no request has KV; a graph that answers wrong is used no longer."""
+def check_in_full(graphs: GraphTable, answers: KnownAnswers, bucket: BucketId) -> bool:
+    """Check a bucket while no request has KV; a graph that answers wrong is used no longer. False
+    if it cannot be compared, for want of an eager execution: then it is left as it is."""
     if graphs[bucket].graph is None:
-        return
+        return True
     try:
         problem = answers.check_in_full(bucket).problem
     except ArithmeticError as error:
         problem = str(error)
+    except (CaptureError, ImageError) as error:
+        _log.warning("graph of %s %d cannot be compared with eager execution: %s", *bucket, error)
+        return False
     if problem:
         graphs.disable(bucket, f"known-answer check: {problem}")
+    return True
 
 
 def between_steps(
@@ -49,6 +62,7 @@ def between_steps(
 ) -> BetweenSteps:
     """`left` are the buckets that the warmup left for later, in order."""
     checked = answers if config.known_answer_check else None
+    incomparable: set[BucketId] = set()
 
     def most_wanted(waiting: list[BucketId]) -> BucketId:
         wanted = counts.wanted()
@@ -70,11 +84,17 @@ def between_steps(
             publishing.start()
 
     def unanswered() -> list[BucketId]:
-        return answers.unanswered() if checked and publishing.wanted else []
+        if not checked or not publishing.wanted:
+            return []
+        return [bucket for bucket in answers.unanswered() if bucket not in incomparable]
+
+    def check(bucket: BucketId) -> None:
+        if not check_in_full(graphs, answers, bucket):
+            incomparable.add(bucket)
 
     full_checks = Task(
         waiting=[] if left else unanswered(),
-        work=lambda bucket: check_in_full(graphs, answers, bucket),
+        work=check,
         finished=checked_all,
         only_idle=True,
     )

@@ -97,7 +97,7 @@ def _asleep(facts: Facts) -> Verdict | None:
         return None
     if facts.decided.waiting_for_activator:
         return _false(
-            Reason.DRAINING, "one pod stays until an activator answers for this deployment"
+            Reason.DRAINING, "one pod stays until every activator answers for this deployment"
         )
     return _true(Reason.SCALED_TO_ZERO, _at_zero(facts))
 

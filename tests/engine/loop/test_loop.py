@@ -36,6 +36,7 @@ def test_background_work_is_done_while_idle_until_there_is_none():
         return left > 0
 
     engine = Engine()
+    engine.executor.idle_work_due = lambda *, busy: True
     engine.executor.idle_work = idle_work
     engine.loop.start(engine.collect)
     assert done.wait(PATIENCE_SECONDS)
@@ -49,6 +50,7 @@ def test_background_work_is_done_while_idle_until_there_is_none():
 def test_background_work_is_offered_between_steps_and_told_that_requests_wait():
     calls = []
     with running_engine() as engine:
+        engine.executor.idle_work_due = lambda *, busy: True
         engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
         engine.generate(sequence([1], max_tokens=4))
     assert calls[:4] == [True, True, True, False]
@@ -58,10 +60,30 @@ def test_background_work_that_is_told_of_no_requests_finds_no_kv_block_in_use():
     used = []
     with running_engine() as engine:
         pool = engine.loop._scheduler.pool
+        engine.executor.idle_work_due = lambda *, busy: True
         engine.executor.idle_work = lambda *, busy: used.append((busy, pool.used)) and False
         engine.generate(*(sequence([1, 2, 3], max_tokens=n) for n in (2, 5, 9)))
     assert any(blocks for busy, blocks in used if busy)
     assert {blocks for busy, blocks in used if not busy} == {0}
+
+
+def test_background_work_that_hangs_is_seen_as_a_step_that_hangs():
+    hanging, over = threading.Event(), threading.Event()
+    with running_engine() as engine:
+
+        def work(*, busy):
+            hanging.set()
+            over.wait(PATIENCE_SECONDS)
+            return False
+
+        engine.executor.idle_work = work
+        engine.executor.idle_work_due = lambda *, busy: not hanging.is_set()
+        engine.loop.wake()
+        assert hanging.wait(PATIENCE_SECONDS)
+        assert engine.loop.step_seconds() > 0
+        over.set()
+        engine.generate(sequence([1], max_tokens=2))
+        assert engine.loop.step_seconds() == 0
 
 
 def test_a_fault_ends_all_requests_and_refuses_new_ones():
@@ -110,6 +132,7 @@ def test_a_fault_that_cannot_be_reported_still_ends_the_requests():
 def test_background_work_is_told_of_requests_that_arrive_while_it_is_asked():
     calls = []
     with running_engine(limits(max_batch_size=1)) as engine:
+        engine.executor.idle_work_due = lambda *, busy: True
         engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
         engine.executor.gate.clear()
         first, second = sequence([1], max_tokens=1), sequence([2], max_tokens=1)

@@ -167,9 +167,27 @@ def test_logits_that_are_no_numbers_end_all_requests_without_a_token_drawn_from_
 def test_background_work_does_not_wait_for_requests_to_end():
     offered = threading.Event()
     with running_engine(run_ahead=True) as engine:
+        engine.executor.idle_work_due = lambda *, busy: busy
         engine.executor.idle_work = lambda *, busy: busy and offered.set()
         engine.generate(sequence([1], max_tokens=10))
     assert offered.is_set()
+
+
+def test_tokens_that_are_there_do_not_wait_for_background_work():
+    seen = []
+    with running_engine(run_ahead=True) as engine:
+        one = sequence([1], max_tokens=4)
+
+        def work(*, busy):
+            result = engine.result(one)
+            seen.append((len(engine.executor.steps), len(result.tokens), bool(result.finish)))
+            return False
+
+        engine.executor.idle_work_due = lambda *, busy: True
+        engine.executor.idle_work = work
+        engine.generate(one)
+    working = [(steps, tokens) for steps, tokens, finished in seen if tokens > 0 and not finished]
+    assert working == [(1, 1), (2, 2), (3, 3)], "a token for every step handed over"
 
 
 REQUEST = st.fixed_dictionaries(

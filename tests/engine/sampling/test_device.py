@@ -52,6 +52,15 @@ def test_a_sampled_token_is_left_to_the_step_with_the_number_of_its_own_stream(
         )
 
 
+@pytest.mark.parametrize("top_k", [VOCABULARY, 10**400])
+def test_a_limit_that_is_none_is_not_sent_to_a_device_that_could_not_hold_it(
+    sampler: DeviceSampler, top_k: int
+) -> None:
+    found = sampler.in_step(draw(0, sequence(temperature=0.5, top_k=top_k)))
+    assert found is not None
+    assert found.top_k == 0
+
+
 @pytest.mark.parametrize(
     "params",
     [

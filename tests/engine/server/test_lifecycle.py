@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 
 import openai
 import pytest
@@ -210,6 +211,21 @@ async def test_a_step_that_fails_mid_stream_ends_the_stream_with_an_error_event(
             pass
     assert served.value("warmgraph_requests_total", outcome="failed") == 1
     assert (await served.client.post("/v1/completions", json=LONG)).status == 503
+
+
+async def test_tokens_from_before_a_fault_are_sent_before_the_error(served):
+    """Also when the handler finds both at once: the engine's thread went on meanwhile."""
+    served.engine.executor.fail_at = 20
+    response = await served.client.post("/v1/completions", json=LONG | {"stream": True})
+    first = await response.content.readline()
+    served.engine.executor.gate.set()
+    while served.engine.loop.fault is None:
+        time.sleep(0.001)  # noqa: ASYNC251 (what arrives is to wait for the handler)
+    events = (first + await response.content.read()).decode().split("\n\n")
+    chunks = [json.loads(e.removeprefix("data: ")) for e in events if e]
+    assert "device lost" in chunks.pop()["error"]["message"]
+    assert chunks
+    assert served.value("warmgraph_generated_tokens_total") == 19, "of which all text was sent"
 
 
 async def test_an_unexpected_error_mid_stream_is_an_event_and_not_a_second_response(served):

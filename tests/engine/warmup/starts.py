@@ -21,7 +21,7 @@ from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.counts import CheckPath, CheckReason, StepCounts
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
-from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.shapes import BucketId, StepShape
 from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import Store
 from warmgraph_engine.warmup.background import BetweenSteps
@@ -30,7 +30,6 @@ from warmgraph_engine.warmup.publishing import Publishing
 from warmgraph_engine.warmup.runner import Warmup
 from warmgraph_engine.warmup.tasks import between_steps
 
-BucketId = tuple[StepKind, int]
 D, P, V = StepKind.DECODE, StepKind.PREFILL, StepKind.VERIFY
 
 

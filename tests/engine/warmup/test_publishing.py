@@ -20,7 +20,9 @@ from tests.engine.warmup.starts import (
 )
 from warmgraph_api.report import BucketState
 from warmgraph_api.resource import CacheMode
+from warmgraph_engine.backends.base import CaptureError
 from warmgraph_engine.counts import CheckReason
+from warmgraph_engine.shapes import StepShape
 
 
 def test_a_read_only_cache_gets_no_better_answer(start: Callable[..., Start]) -> None:
@@ -81,6 +83,25 @@ def test_a_lazily_captured_graph_that_fails_its_full_check_is_used_no_longer(
     run_all(work)
     assert first.states()[(D, 4)] is BucketState.FALLBACK
     assert "logits differ" in first.graphs[(D, 4)].bucket.reason
+
+
+def test_a_graph_that_cannot_be_compared_goes_on_serving_and_is_not_asked_again_and_again(
+    start: Callable[..., Start], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start(buckets=buckets(eager=[(P, 32)], lazy=[(D, 4)]))
+    work = first.work(first.run())
+    run_all(work, busy=True)
+    asked = []
+
+    def no_compiler(shape: StepShape) -> None:
+        asked.append(shape)
+        raise CaptureError("its kernels could not be compiled: No space left on device")
+
+    monkeypatch.setattr(first.backend, "run_eagerly", no_compiler)
+    run_all(work)
+    assert len(asked) == 1
+    assert first.states()[(D, 4)] is BucketState.CAPTURED
+    assert stored_images(first)[(D, 4)].answer is None
 
 
 def test_what_does_not_play_from_its_stored_form_is_not_stored(

@@ -28,8 +28,9 @@ class LogitRows:
         self._device.use()
         size = len(rows) * self._bytes
         if size > self._memory.size:
+            larger = PinnedMemory(size)
             self._memory.free()
-            self._memory = PinnedMemory(size)
+            self._memory = larger
         for place, row in enumerate(rows):
             check(
                 cuda.cuMemcpyDtoHAsync(

@@ -41,7 +41,7 @@ class CudaRecorder:
                     launch for each in (*usual, shape) for launch in self._program(each)
                 )
             binaries = [self._compiler.compile(launch) for launch in launches]
-        except (RuntimeError, ValueError, KeyError) as error:
+        except (RuntimeError, ValueError, KeyError, OSError) as error:  # a full disk among them
             raise CaptureError(f"its kernels could not be compiled: {error}") from error
         kernels: dict[document.Kernel, int] = {}
         nodes = [
