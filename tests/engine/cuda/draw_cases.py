@@ -100,10 +100,14 @@ def expected(row: np.ndarray, params: SamplingParams, key: tuple[int, int], posi
     return sampler.sample(row[None, :], [Draw(0, sequence, position)]).read()[0].token_id
 
 
+LARGEST = 1 << 17
+"""Tokens of more than any vocabulary here."""
+
+
 def settings_of(row: int, slot: int, params: SamplingParams, key, position) -> tuple[float, ...]:
     """A draw's fields as the device's sampler and the input buffers make them."""
     sequence = SimpleNamespace(id=1, params=params, random_key=key)
-    draw = DeviceSampler(vocabulary=1).in_step(Draw(row, sequence, position, slot))
+    draw = DeviceSampler(vocabulary=LARGEST).in_step(Draw(row, sequence, position, slot))
     assert draw is not None
     return (row, slot, draw.scale, draw.top_k, draw.top_p, draw.min_p, draw.number)
 
