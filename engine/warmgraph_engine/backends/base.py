@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.answer import Answer
-from warmgraph_engine.arena import ArenaLayout
+from warmgraph_engine.arena import ArenaLayout, Region
 from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.shapes import StepShape
@@ -37,6 +37,46 @@ class GraphImage:
 
 class ImageError(ValueError):
     """An image cannot be played here: it is damaged, or made for another arena."""
+
+
+class Recorded(Protocol):
+    """What every backend's document says of itself, whatever its nodes are."""
+
+    @property
+    def format(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def regions(self) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """Type and shape of each region that it refers to."""
+        ...
+
+
+class Regions(Protocol):
+    """The memory there is here, by name."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+    def __getitem__(self, name: str, /) -> Region: ...
+
+
+def check_document(
+    recorded: Recorded, image: GraphImage, regions: Regions, *, reads_format: int
+) -> None:
+    """Raises ImageError where a document is of another format or bucket, or for other memory."""
+    if recorded.format != reads_format:
+        raise ImageError(f"has format {recorded.format}; this engine reads {reads_format}")
+    if (recorded.kind, recorded.size) != (image.kind, image.size):
+        raise ImageError(f"is of bucket {recorded.kind} {recorded.size}")
+    for name, (dtype, shape) in recorded.regions.items():
+        if name not in regions:
+            raise ImageError(f"refers to {name}, which this model does not have")
+        region = regions[name]
+        if (region.dtype, region.shape) != (dtype, shape):
+            raise ImageError(
+                f"was made for {name} {dtype} {shape}, not {region.dtype} {region.shape}"
+            )
 
 
 class CaptureError(RuntimeError):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
-from warmgraph_engine.backends.base import GraphImage, ImageError, first_line
+from warmgraph_engine.backends.base import GraphImage, ImageError, check_document, first_line
 from warmgraph_engine.backends.cpu import document
 from warmgraph_engine.backends.cpu.memory import DTYPES, CpuArena
 from warmgraph_engine.backends.cpu.operations import OPERATIONS, SEVERAL, VIEWS, parameters
@@ -36,18 +36,7 @@ class CpuPlayer:
             recorded = document.decode(image.document)
         except msgspec.MsgspecError as error:
             raise ImageError(f"is damaged: {error}") from error
-        if recorded.format != document.FORMAT:
-            raise ImageError(f"has format {recorded.format}; this engine reads {document.FORMAT}")
-        if (recorded.kind, recorded.size) != (image.kind, image.size):
-            raise ImageError(f"is of bucket {recorded.kind} {recorded.size}")
-        for name, (dtype, shape) in recorded.regions.items():
-            if name not in self._arena.layout:
-                raise ImageError(f"refers to {name}, which this model does not have")
-            region = self._arena.layout[name]
-            if (region.dtype, region.shape) != (dtype, shape):
-                raise ImageError(
-                    f"was made for {name} {dtype} {shape}, not {region.dtype} {region.shape}"
-                )
+        check_document(recorded, image, self._arena.layout, reads_format=document.FORMAT)
         try:
             with torch.inference_mode():
                 return _Builder(self._arena, recorded).build()

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from cuda.bindings import driver as cuda
 
-from warmgraph_engine.backends.base import GraphImage, ImageError
+from warmgraph_engine.backends.base import GraphImage, ImageError, check_document
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses
@@ -97,18 +97,7 @@ class CudaPlayer:
             recorded = document.decode(image.document)
         except msgspec.MsgspecError as error:
             raise ImageError(f"is damaged: {error}") from error
-        if recorded.format != document.FORMAT:
-            raise ImageError(f"has format {recorded.format}; this engine reads {document.FORMAT}")
-        if (recorded.kind, recorded.size) != (image.kind, image.size):
-            raise ImageError(f"is of bucket {recorded.kind} {recorded.size}")
-        for name, (dtype, shape) in recorded.regions.items():
-            region = self._sets[0].regions.get(name)
-            if region is None:
-                raise ImageError(f"refers to {name}, which this model does not have")
-            if (region.dtype, region.shape) != (dtype, shape):
-                raise ImageError(
-                    f"was made for {name} {dtype} {shape}, not {region.dtype} {region.shape}"
-                )
+        check_document(recorded, image, self._sets[0].regions, reads_format=document.FORMAT)
         return recorded
 
     def _function(self, kernel: document.Kernel, binaries: Mapping[str, bytes]) -> Any:
