@@ -160,7 +160,8 @@ def test_the_second_start_restores_what_the_first_captured(
     assert "Capturing" not in second.log
     restored = graph_seconds(second, "Restored")
     assert len(captured) == len(restored) == 3
-    assert sum(restored) < sum(captured)
+    # Milliseconds each: the shortest is the one that nothing else held up.
+    assert min(restored) < min(captured)
     assert "known answers: 3 by stored answer, 0 in full" in second.log
     checks = 'warmgraph_graph_checks_total{bucket="2",kind="decode",path="stored_answer"'
     assert checks + ',reason="equal"} 1.0' in second.get("/metrics")[1]

@@ -36,6 +36,11 @@ def test_a_first_start_captures_the_eager_buckets_largest_first(
     assert all(b.bytes > 0 for b in report.buckets if b.state is BucketState.CAPTURED)
 
 
+def spent(start: Start) -> float:
+    """Seconds that it took to have all graphs."""
+    return sum(bucket.seconds for bucket in start.report.buckets)
+
+
 def test_a_second_start_restores_and_captures_nothing(model: Path, tmp_path: Path) -> None:
     first = Start(model, tmp_path / "cache")
     for bucket in first.run():
@@ -47,8 +52,11 @@ def test_a_second_start_restores_and_captures_nothing(model: Path, tmp_path: Pat
     assert second.captured == []
     assert second.report.cache.result is CacheResult.HIT
     assert set(second.states().values()) == {BucketState.RESTORED}
-    spent = {start: sum(b.seconds for b in start.report.buckets) for start in (first, second)}
-    assert spent[second] < spent[first]
+    restored = [second, *(Start(model, tmp_path / "cache") for _ in range(2))]
+    for other in restored[1:]:
+        assert other.run() == []
+    # Some milliseconds each: the shortest is the one that nothing else held up.
+    assert min(map(spent, restored)) < spent(first)
     result = GraphExecutor(second.backend, second.graphs, second.counts).execute(
         decode((1, 0, [1]))
     )
