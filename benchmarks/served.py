@@ -53,7 +53,8 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
 
     def _wait(self) -> None:
         body = json.dumps({**REQUEST, "max_tokens": 1}).encode()
-        while True:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
             request = urllib.request.Request(URL, body, {"content-type": "application/json"})
             try:
                 with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
@@ -63,6 +64,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
                 if self._process.poll() is not None:
                     raise RuntimeError(self._log.read_text()) from None
                 time.sleep(0.005)
+        raise RuntimeError(f"no answer within {PATIENCE_SECONDS} s:\n{self._log.read_text()}")
 
     @property
     def report(self) -> WarmupReport:

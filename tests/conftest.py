@@ -22,11 +22,10 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    missing = _no_gpu_because()
-    if missing:
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason=missing))
+    wanting = [item for item in items if item.get_closest_marker("gpu")]
+    if wanting and (missing := _no_gpu_because()):
+        for item in wanting:
+            item.add_marker(pytest.mark.skip(reason=missing))
 
 
 def _no_gpu_because() -> str:

@@ -37,6 +37,36 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert plain(found.images) == plain(image(n, b"from %d" % n) for n in range(1, 7))
 
 
+def test_who_looks_at_an_entry_in_passing_costs_no_start_its_graphs(tmp_path: Path) -> None:
+    """`warmgraph cache ls` asks whether somebody holds it, and for that holds it for a moment."""
+    writer = store(tmp_path)
+    writer.publish([image(1)], Plan())
+    writer.close()
+    with locks.removing(tmp_path / KEY.digest()):
+        found: list[Any] = []
+        starting = threading.Thread(target=lambda: found.append(store(tmp_path).look_up()))
+        starting.start()
+        starting.join(0.1)
+        assert found == [], "it waits"
+    starting.join()
+    assert found[0].result is CacheResult.HIT
+
+
+def test_what_a_killed_writer_left_under_a_name_does_not_keep_an_entry_from_growing(
+    tmp_path: Path,
+) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    for root in (first, other):
+        root.mkdir()
+        store(root).publish([image(1)], Plan())
+    store(other).publish([image(2)], Plan())
+    entry = first / KEY.digest()
+    (name,) = (p.name for p in (other / entry.name / "images").iterdir() if "-2-" in p.name)
+    (entry / "images" / name).write_bytes(b"half of a graph")
+    assert store(first).publish([image(2)], Plan()) == ""
+    assert plain(store(first).look_up().images) == plain([image(1), image(2)])
+
+
 READER = """
 import sys
 from pathlib import Path
