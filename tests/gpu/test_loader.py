@@ -37,7 +37,7 @@ def test_every_weight_is_in_its_place(
     for name, tensor in random_weights(model.config, stored).items():
         want = tensor.to(DTYPES[dtype])
         got = torch.empty_like(want)
-        address = model.backend.player._addresses[name]
+        address = model.backend._addresses[name]
         check(cuda.cuMemcpyDtoH(got.data_ptr(), address, got.numel() * got.element_size()))
         assert torch.equal(got, want), name
 
@@ -47,6 +47,6 @@ def test_rope_tables_are_the_cpus(serve: Callable[..., Served]) -> None:
     for name in ("cos", "sin"):
         want = model.reference.tensor(f"weights.rope.{name}")[:, 32:].contiguous()
         got = torch.empty_like(want)
-        address = model.backend.player._addresses[f"weights.rope.{name}"]
+        address = model.backend._addresses[f"weights.rope.{name}"]
         check(cuda.cuMemcpyDtoH(got.data_ptr(), address, got.numel() * 4))
         assert np.array_equal(got.numpy(), want.numpy())
