@@ -28,7 +28,7 @@ from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.models.weights import WeightSpec
 
 THREADS = 8
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 BUFFERS = 2
 """For each thread: one is filled while the other is copied."""
 
