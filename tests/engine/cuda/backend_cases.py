@@ -154,6 +154,14 @@ def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
         assert bool(replayed) == capture
 
 
+def test_serving_asks_the_driver_for_no_memory(backend: CudaBackend) -> None:
+    graphs, before = table(backend), backend.allocations
+    assert before > 0
+    for _ in range(2):
+        served(backend, graphs, StepCounts())  # also more rows of logits than sequences
+    assert backend.allocations == before
+
+
 def decode(token: int, position: int, draw: StepDraw | None = None, slot: int = 0) -> Step:
     row = StepRow(
         token_ids=[token],

@@ -149,7 +149,7 @@ class _Worker:
     def __init__(self, device: Device) -> None:
         device.use()
         self._stream = check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
-        self._buffers = [PinnedMemory(CHUNK_BYTES) for _ in range(BUFFERS)]
+        self._buffers = [PinnedMemory(device, CHUNK_BYTES) for _ in range(BUFFERS)]
         flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
         self._copied = [check(cuda.cuEventCreate(flag)) for _ in range(BUFFERS)]
         self._files: dict[Path, int] = {}
