@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -17,15 +16,11 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-import aiohttp
-
+from benchmarks.client import PORT, REQUEST, URL
 from warmgraph_api.report import WarmupReport
 from warmgraph_api.wire import decode_report
 
-PORT = 8123
-URL = f"http://127.0.0.1:{PORT}/v1/completions"
 PATIENCE_SECONDS = 300
-REQUEST = {"model": "m", "prompt": "hello", "temperature": 0, "ignore_eos": True}
 
 
 class Engine(contextlib.AbstractContextManager["Engine"]):
@@ -57,7 +52,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         while time.monotonic() < end:
             request = urllib.request.Request(URL, body, {"content-type": "application/json"})
             try:
-                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     answer.read()
                 return
             except (urllib.error.URLError, ConnectionError):
@@ -112,26 +107,3 @@ class _Reports:
 
     def close(self) -> None:
         self._listening.close()
-
-
-async def gaps_of(session: aiohttp.ClientSession, tokens: int) -> list[float]:
-    """Seconds between the tokens of one stream."""
-    body = {**REQUEST, "max_tokens": tokens, "stream": True}
-    gaps, last = [], 0.0
-    async with session.post(URL, json=body) as answer:
-        async for line in answer.content:
-            if line.startswith(b"data: {"):
-                now = time.perf_counter()
-                if last:
-                    gaps.append(now - last)
-                last = now
-    return gaps
-
-
-async def load(streams: int, tokens: int) -> tuple[list[float], float]:
-    """(every gap between two tokens in seconds, tokens per second) of streams at once."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        began = time.perf_counter()
-        found = await asyncio.gather(*(gaps_of(session, tokens) for _ in range(streams)))
-        seconds = time.perf_counter() - began
-    return [gap for gaps in found for gap in gaps], streams * tokens / seconds
