@@ -17,6 +17,7 @@ from tests.engine.harness import Engine, Result, sequence
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
+from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.backend import CudaBackend
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
@@ -166,6 +167,30 @@ def test_a_step_waits_for_nothing_and_the_next_one_goes_on_from_its_token(
     second = results[1].logits.drawn()[2]
     alone = backend_tokens(executor, [8, first])
     assert [first, second] == alone
+
+
+@pytest.mark.parametrize("capture", [True, False], ids=["graph", "eagerly"])
+def test_a_step_says_how_long_the_gpu_ran_it_and_had_nothing_to_run_before_it(
+    gpu: InterpretedGpu, backend: CudaBackend, capture: bool
+) -> None:
+    executor = GraphExecutor(backend, table(backend, capture=capture), StepCounts())
+    ahead, times = None, []
+    for position, pause in enumerate((0, 0, 30, 0, 500)):
+        if pause:  # the GPU has run all it had, and waits
+            gpu.cuStreamSynchronize(backend._device.stream)
+            gpu.milliseconds += pause
+        step = executor.execute(decode(8, position, StepDraw()))
+        if ahead is not None:
+            times.append(ahead.timing.times())
+        ahead = step
+    assert [round(1e3 * time.idle_seconds) for time in times] == [0, 0, 30, 0]
+    kernels = len(
+        document.decode(backend.recorder.record(1, shape_of(decode(8, 0))).document).nodes
+    )
+    assert [round(1e3 * time.busy_seconds) for time in times] == [kernels] * 4
+    waiting = gpu.waiting()
+    ahead.timing.times()
+    assert waiting and not gpu.waiting(), "it waits for its step alone"
 
 
 def backend_tokens(executor: GraphExecutor, tokens: list[int]) -> list[int]:

@@ -34,6 +34,7 @@ from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.sampling.device import DeviceSampler
 from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.step import StepTiming
 
 OLDEST_CAPABILITY = 90
 """Hopper: the kernels use its programmatic dependent launch."""
@@ -120,6 +121,9 @@ class CudaBackend:
 
     def drawn(self) -> Sequence[int]:
         return self._turns.last.read()
+
+    def timing(self) -> StepTiming:
+        return self._turns.last
 
     def result(self, rows: int) -> DeviceLogits:  # noqa: ARG002 (the logits are where they are)
         return DeviceLogits(self._logit_rows, self._turns.last)

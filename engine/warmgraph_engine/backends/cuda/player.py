@@ -183,6 +183,7 @@ class CudaLaunches:
         """Enqueue the step that lies in the current set of host buffers, whose kernels but the
         first `rest` puts into the stream that it is given. Waits for nothing."""
         self._device.use()
+        self._turns.begin()
         _enqueue(self._inputs[self._turns.current])
         rest(self._device.stream)
         self._turns.done()
