@@ -16,7 +16,9 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.client import PORT, REQUEST, URL
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.client import HOST, PORT, REQUEST, URL
 from warmgraph_api.report import WarmupReport
 from warmgraph_api.wire import decode_report
 
@@ -66,6 +68,10 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         """The engine's last one."""
         return self._reports.last()
 
+    def scrape(self) -> Scrape:
+        with urllib.request.urlopen(f"{HOST}/metrics", timeout=60) as answer:
+            return Scrape(answer.read().decode())
+
     def wait_until_stored(self) -> None:
         """Until what it captured before it was ready is in the graph cache. Raises RuntimeError
         if that takes longer than PATIENCE_SECONDS."""
@@ -79,6 +85,42 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._reports.close()
+
+
+class Scrape:
+    """An engine's metrics at one moment."""
+
+    def __init__(self, text: str) -> None:
+        families = text_string_to_metric_families(text)
+        self._samples = [sample for family in families for sample in family.samples]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum over all series of a name that have these labels; 0 if there is none yet."""
+        return sum(
+            sample.value
+            for sample in self._samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+
+class Window:
+    """What metrics counted between two moments."""
+
+    def __init__(self, before: Scrape, after: Scrape) -> None:
+        self._before, self._after = before, after
+
+    def total(self, name: str, **labels: str) -> float:
+        return self._after.total(name, **labels) - self._before.total(name, **labels)
+
+    @property
+    def gap_share(self) -> float:
+        """Of the GPU's time while there were requests: waiting for the host. Raises RuntimeError
+        if the engine measured none."""
+        busy = self.total("warmgraph_gpu_busy_seconds_total")
+        idle = self.total("warmgraph_gpu_idle_seconds_total")
+        if not busy:
+            raise RuntimeError("the engine measured no GPU time; it does on --device cuda only")
+        return idle / (busy + idle)
 
 
 class _Reports:
