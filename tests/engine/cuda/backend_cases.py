@@ -6,6 +6,8 @@ Run by test_program.py, in a process where Triton interprets.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cuda.bindings import driver
@@ -19,6 +21,7 @@ from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.backend import CudaBackend
+from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
@@ -261,6 +264,31 @@ def drawn(executor: GraphExecutor) -> list[int]:
         draw = StepDraw(scale=0.5, top_p=0.9, number=0.3) if position % 2 else StepDraw()
         tokens.append(executor.execute(decode(7, position, draw)).logits.drawn()[0])
     return tokens
+
+
+def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
+    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = table(backend)
+    executor = GraphExecutor(backend, graphs, StepCounts())
+    expected = drawn(executor)
+    pieces = PiecewisePlayer(backend.player)
+    for entry in graphs.entries():
+        entry.graph = pieces.load(entry.image)
+    launched = []
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(*arguments: Any) -> Any:
+            launched.append(getattr(arguments[1], "kernel", "graph"))
+            return call(*arguments)
+
+        return launch
+
+    for name in ("cuLaunchKernelEx", "cuGraphLaunch"):
+        monkeypatch.setattr(driver, name, counted(getattr(driver, name)))
+    assert drawn(executor) == expected
+    one_layer = ["inputs.copy_inputs", "graph", "attention.attention_decode", "graph"]
+    assert launched == one_layer * len(expected)
 
 
 def test_an_image_that_reads_the_host_in_the_middle_of_a_step_is_refused(

@@ -10,6 +10,7 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends import settings as common
+from warmgraph_engine.backends.base import Player
 from warmgraph_engine.backends.cuda.compiler import Compiler
 from warmgraph_engine.backends.cuda.driver import Device, check
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
@@ -23,12 +24,14 @@ from warmgraph_engine.backends.cuda.layout import (
 from warmgraph_engine.backends.cuda.loader import load_weights, plan
 from warmgraph_engine.backends.cuda.logits import DeviceLogits, LogitRows
 from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostRegions
+from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
 from warmgraph_engine.backends.cuda.turns import Turns
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.models.config import ModelConfig, ModelError
 from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.weights import weight_specs
@@ -87,7 +90,9 @@ class CudaBackend:
         self.sampler = DeviceSampler(vocabulary=config.vocabulary)
         dtypes = {name: region.dtype for name, region in addresses.regions.items()}
         compiler = Compiler(device.capability, dtypes)
-        self.player = CudaPlayer(device, sets, self._turns, on_kernel=compiler.learn)
+        self._launcher = CudaPlayer(device, sets, self._turns, on_kernel=compiler.learn)
+        piecewise = settings.graph_mode is GraphMode.PIECEWISE
+        self.player: Player = PiecewisePlayer(self._launcher) if piecewise else self._launcher
         program = partial(step_program, config, geometry(settings))
         self.recorder = CudaRecorder(compiler, addresses.regions, program, usual_shapes(settings))
         self._logits_address = addresses["buffers.logits"]
@@ -99,7 +104,7 @@ class CudaBackend:
         if shape not in self._eager:
             if len(self._eager) == EAGER_SHAPES:
                 self._eager.pop(next(iter(self._eager)))  # the oldest
-            self._eager[shape] = self.player.prepare(self.recorder.record(shape.tokens, shape))
+            self._eager[shape] = self._launcher.prepare(self.recorder.record(shape.tokens, shape))
         self._eager[shape].run()
 
     def poison_logits(self, rows: int) -> None:

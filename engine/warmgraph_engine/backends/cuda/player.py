@@ -153,7 +153,15 @@ class CudaGraph:
         self.bytes = size
 
     def replay(self) -> None:
-        self._launches.hand_over(lambda stream: check(cuda.cuGraphLaunch(self._executable, stream)))
+        self.hand_over(self.enqueue)
+
+    def hand_over(self, rest: Callable[[Any], object]) -> None:
+        """As CudaLaunches.hand_over."""
+        self._launches.hand_over(rest)
+
+    def enqueue(self, stream: Any) -> None:
+        """The graph alone, without the launches in front of it."""
+        check(cuda.cuGraphLaunch(self._executable, stream))
 
     def __del__(self) -> None:
         # Not checked: at the end of the process the driver may be gone.
@@ -177,7 +185,11 @@ class CudaLaunches:
         self._nodes = _configured(nodes, device.stream)
 
     def run(self) -> None:
-        self.hand_over(lambda _: _enqueue(self._nodes))
+        self.hand_over(self.enqueue)
+
+    def enqueue(self, _stream: Any) -> None:
+        """The launches behind the inputs' alone, into the stream that they were made for."""
+        _enqueue(self._nodes)
 
     def hand_over(self, rest: Callable[[Any], object]) -> None:
         """Enqueue the step that lies in the current set of host buffers, whose kernels but the
