@@ -6,7 +6,9 @@ The same launches three times, on a GPU, without a server: what differs is how t
 over. For each mode and for decode steps of 1, 8 and 64 sequences at POSITION positions:
 `launches` are calls of the driver that put work into the stream, `cpu_us` is the host's processor
 time for them, `step_ms` is the time of a step among many, each prepared while the one before it
-runs, and `weights_tb_s` the weights that a step reads over that time. Medians.
+runs, and `weights_tb_s` the weights that a step reads over that time; medians. `load_ms` is what it
+takes to make a bucket's graphs from its image, with `instantiate_ms` and `upload_ms` in it, and
+`graph_kib` the GPU memory that they take.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from cuda.bindings import driver as cuda
 from benchmarks import checkpoints, results
 from warmgraph_api.report import StepKind
 from warmgraph_api.resource import Device
+from warmgraph_engine.backends.base import GraphImage, Player
 from warmgraph_engine.backends.cuda.backend import CudaBackend
 from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaPlayer
@@ -41,6 +45,7 @@ BLOCKS = 1 + POSITION // BLOCK
 """Of each sequence."""
 STEPS = 100
 WARMUPS = 5
+LOADS = 5
 
 
 def settings(dtype: str) -> BackendSettings:
@@ -80,10 +85,10 @@ class Mode:
         backend.drawn()
 
     def launches(self) -> int:
-        with _launch_calls() as calls:
+        with driver_calls("cuLaunchKernelEx", "cuGraphLaunch") as calls:
             self._hand_over()
         self._backend.drawn()
-        return len(calls)
+        return sum(map(len, calls.values()))
 
     def cpu_seconds(self) -> float:
         """To hand over a step to a device that is idle."""
@@ -107,59 +112,86 @@ class Mode:
 
 
 @contextmanager
-def _launch_calls() -> Iterator[list[str]]:
-    """The calls of the driver that put work into a stream, by name."""
-    made: list[str] = []
-    names = ("cuLaunchKernelEx", "cuGraphLaunch")
+def driver_calls(*names: str) -> Iterator[dict[str, list[float]]]:
+    """The seconds of each call of these functions of the driver, by name."""
+    made: dict[str, list[float]] = {name: [] for name in names}
 
-    def counted(name: str, call: Any) -> Callable[..., Any]:
-        def launch(*arguments: Any) -> Any:
-            made.append(name)
-            return call(*arguments)
+    def timed(name: str, function: Any) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            result = function(*arguments)
+            made[name].append(time.perf_counter() - began)
+            return result
 
-        return launch
+        return call
 
-    calls = {name: getattr(cuda, name) for name in names}
-    for name, call in calls.items():
-        setattr(cuda, name, counted(name, call))
+    functions = {name: getattr(cuda, name) for name in names}
+    for name, function in functions.items():
+        setattr(cuda, name, timed(name, function))
     try:
         yield made
     finally:
-        for name, call in calls.items():
-            setattr(cuda, name, call)
+        for name, function in functions.items():
+            setattr(cuda, name, function)
 
 
-def modes(backend: CudaBackend, step: Step) -> dict[str, Mode]:
-    shape = shape_of(step)
-    image = backend.recorder.record(shape.tokens, shape)
-    player = backend.player
-    assert isinstance(player, CudaPlayer)
-    runs: dict[str, Callable[[], None]] = {
-        "full": player.load(image).replay,
-        "piecewise": PiecewisePlayer(player).load(image).replay,
-        "eager": lambda: backend.run_eagerly(shape),
-    }
-    return {name: Mode(backend, step, run) for name, run in runs.items()}
+def load_milliseconds(player: Player, image: GraphImage) -> dict[str, float]:
+    """To make what replays an image whose kernels are loaded: all of it, and of that the driver's
+    instantiation and upload of graphs."""
+    parts = {"instantiate_ms": "cuGraphInstantiate", "upload_ms": "cuGraphUpload"}
+    loads: list[float] = []
+    with driver_calls(*parts.values()) as calls:
+        for _ in range(LOADS):
+            began = time.perf_counter()
+            player.load(image)
+            loads.append(time.perf_counter() - began)
+    found = {"load_ms": statistics.median(loads)}
+    found |= {name: sum(calls[function]) / LOADS for name, function in parts.items()}
+    return {name: round(1e3 * seconds, 3) for name, seconds in found.items()}
 
 
 def measure(backend: CudaBackend, rounds: int) -> dict[str, float]:
-    regions = [region for region in backend.layout if region.group == "weights"]
-    weights = sum(region.bytes for region in regions if region.name != "weights.embedding")
-    figures = {}
+    full = backend.player
+    assert isinstance(full, CudaPlayer)
+    players: dict[str, Player] = {"full": full, "piecewise": PiecewisePlayer(full)}
+    figures: dict[str, float] = {}
     for batch in BATCHES:
-        compared = modes(backend, decode(batch))
-        steps: dict[str, list[float]] = {name: [] for name in compared}
-        for _ in range(rounds):  # in turns
-            for name, mode in compared.items():
-                steps[name].append(mode.step_seconds())
-        for name, mode in compared.items():
-            cpu = statistics.median(mode.cpu_seconds() for _ in range(STEPS))
-            seconds = statistics.median(steps[name])
-            figures[f"{name}.launches.{batch}"] = float(mode.launches())
-            figures[f"{name}.cpu_us.{batch}"] = round(1e6 * cpu, 1)
-            figures[f"{name}.step_ms.{batch}"] = round(1e3 * seconds, 3)
-            figures[f"{name}.weights_tb_s.{batch}"] = round(weights / seconds / 1e12, 2)
+        step = decode(batch)
+        shape = shape_of(step)
+        image = backend.recorder.record(shape.tokens, shape)
+        graphs = {name: player.load(image) for name, player in players.items()}
+        runs = {name: graph.replay for name, graph in graphs.items()}
+        runs["eager"] = partial(backend.run_eagerly, shape)
+        found = compare({name: Mode(backend, step, run) for name, run in runs.items()}, rounds)
+        for name, player in players.items():
+            found[name] |= load_milliseconds(player, image)
+            found[name]["graph_kib"] = graphs[name].bytes / 1024
+        for name, values in found.items():
+            values["weights_tb_s"] = round(_weights(backend) / values["step_ms"] / 1e9, 2)
+            figures |= {f"{name}.{figure}.{batch}": value for figure, value in values.items()}
     return figures
+
+
+def compare(modes: dict[str, Mode], rounds: int) -> dict[str, dict[str, float]]:
+    """By mode, in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in modes}
+    for _ in range(rounds):
+        for name, mode in modes.items():
+            seconds[name].append(mode.step_seconds())
+    return {
+        name: {
+            "launches": float(mode.launches()),
+            "cpu_us": round(1e6 * statistics.median(mode.cpu_seconds() for _ in range(STEPS)), 1),
+            "step_ms": round(1e3 * statistics.median(seconds[name]), 3),
+        }
+        for name, mode in modes.items()
+    }
+
+
+def _weights(backend: CudaBackend) -> int:
+    """Bytes of the weights that every step reads."""
+    regions = [region for region in backend.layout if region.group == "weights"]
+    return sum(region.bytes for region in regions if region.name != "weights.embedding")
 
 
 def main() -> None:

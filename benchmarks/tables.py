@@ -173,6 +173,15 @@ SHOWN: Mapping[str, Shown] = {
                     ("weights read", "{@.weights_tb_s.#:.2f} TB/s"),
                 )
                 for batch in _BATCHES
+            ]
+            + [
+                (*_row(label, pattern, "full", "piecewise"), "")
+                for label, pattern in (
+                    ("to make from an image, batch 1", "{@.load_ms.1:.2f} ms"),
+                    ("of that: instantiation", "{@.instantiate_ms.1:.2f} ms"),
+                    ("of that: upload", "{@.upload_ms.1:.2f} ms"),
+                    ("GPU memory, batch 1", "{@.graph_kib.1:.0f} KiB"),
+                )
             ],
         ),
         plots=[

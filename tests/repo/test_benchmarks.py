@@ -40,7 +40,9 @@ def test_a_file_becomes_a_table_and_plots(name: str, tmp_path: Path) -> None:
     figures = {figure: number + 0.5 for number, figure in enumerate(sorted(names(SHOWN[name])))}
     result = {"hardware": "a GPU", "versions": {"x": "1"}, "date": "2026-01-02", "figures": figures}
     (tmp_path / f"{name}.json").write_text(json.dumps(result))
-    (tmp_path / "README.md").write_text(f"before\n<!-- {name}.json -->\nstale\n<!-- end -->\nafter\n")
+    (tmp_path / "README.md").write_text(
+        f"before\n<!-- {name}.json -->\nstale\n<!-- end -->\nafter\n"
+    )
     files = report.rendered(tmp_path)
     page = files.pop(tmp_path / "README.md")
     assert page.startswith("before\n") and page.endswith("<!-- end -->\nafter\n")
