@@ -4,8 +4,9 @@
 
 An engine streams to 1 and to 64 readers at once, through HTTP. `gap_share.N` is the time between
 steps over all time, as the engine's own metrics count it by events in the GPU's stream: each
-step's begins with its first kernel and ends with its last. `step_ms.N` is what a step takes, its
-gap included. Figures are medians of rounds.
+step's begins with its first kernel and ends with its last. So what the host takes within a step,
+between the launches of its inputs and of its graph, is not in it; it shows where `step_ms.N`, the
+gap included, is longer than `full.step_ms.N` of graph_modes.py. Figures are medians of rounds.
 """
 
 from __future__ import annotations
