@@ -95,6 +95,7 @@ def main() -> None:
             settings(arguments.device),
             progress=lambda: None,
         )
+        backend.finish_loading()
         for batch in BATCHES:
             for length in LENGTHS:
                 medians = forward(backend, prompts(batch, length), arguments.repetitions)

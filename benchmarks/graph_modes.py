@@ -204,6 +204,7 @@ def main() -> None:
         checkpoints.write(Path(folder), arguments.shape)
         checkpoint = Checkpoint(Path(folder))
         backend = CudaBackend(checkpoint, settings(checkpoint.config.dtype))
+        backend.finish_loading()
         figures = measure(backend, arguments.rounds)
     for name, figure in figures.items():
         print(f"{name:<28} {figure:>10}", file=sys.stderr)

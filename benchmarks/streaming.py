@@ -94,6 +94,9 @@ class IdleDevice:
     def replay(self) -> None:
         self._over = max(self._over, time.perf_counter()) + self._step_seconds
 
+    def finish_loading(self) -> None:
+        pass
+
     def run_eagerly(self, _shape: StepShape) -> None:
         self.replay()
 

@@ -8,7 +8,9 @@ what a start wants to know.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -16,6 +18,11 @@ import numpy as np
 
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Step
+
+_SLAB_BYTES = 1 << 20
+"""Hashed in a millisecond, which is worth a thread."""
+
+_THREADS = 16
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,7 +32,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Size of the prefill bucket that wrote the keys and values which the step continued; 0 if
     that was eager execution, or if it continued none."""
     digest: str
-    """Of the question and all its logits: digest_of()."""
+    """Of the question, all its logits and the tokens drawn: digest_of()."""
 
 
 def question(
@@ -36,8 +43,17 @@ def question(
     return hashlib.sha256(msgspec.json.encode((shape, step, writer, contexts))).hexdigest()
 
 
-def digest_of(asked: str, logits: np.ndarray[Any, Any]) -> str:
-    """SHA-256 of a question and the bytes of its logits: one alone fits no other."""
-    digest = hashlib.sha256(asked.encode())
-    digest.update(np.ascontiguousarray(logits).data)
+def digest_of(asked: str, logits: np.ndarray[Any, Any], drawn: Sequence[int]) -> str:
+    """SHA-256 over a question, the tokens that the step drew, and the digests of the logits' slabs,
+    which are taken side by side: of a large vocabulary they are hundreds of megabytes a start."""
+    digest = hashlib.sha256(msgspec.json.encode((asked, drawn)))
+    content = np.ascontiguousarray(logits).reshape(-1).view(np.uint8).data
+    slabs = [content[at : at + _SLAB_BYTES] for at in range(0, len(content), _SLAB_BYTES)]
+    with ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as pool:
+        for slab in (pool.map if len(slabs) > 1 else map)(_sha256, slabs):
+            digest.update(slab)
     return digest.hexdigest()
+
+
+def _sha256(content: memoryview) -> bytes:
+    return hashlib.sha256(content).digest()

@@ -1,54 +1,30 @@
 """`warmgraph-engine`: one process that loads a model, warms it up and serves it.
 
-It listens at once and answers 503 until the warmup is over. The order of a stop: the report says
-Draining, running requests get STOP_SECONDS, the server and the engine's thread end, the cache
-keeps what traffic used.
+A start on a GPU takes a second, and half of it is Python's imports. So what waits for a device goes
+first: the GPU's context is created while Python imports what loads the model, and the weights are
+on their way while it imports the HTTP server.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Thread
-
-import uvloop
-from aiohttp import web
-from prometheus_client import CollectorRegistry
+from typing import TYPE_CHECKING
 
 from warmgraph_api import openfiles
-from warmgraph_api.reasons import Reason
-from warmgraph_api.report import Stage
-from warmgraph_api.resource import Execution
-from warmgraph_engine import startup
-from warmgraph_engine.backends.base import first_line
+from warmgraph_api.resource import Device, Execution
 from warmgraph_engine.config import EngineConfig, parse
-from warmgraph_engine.loop import EngineLoop
-from warmgraph_engine.metrics import EngineMetrics
-from warmgraph_engine.models.config import ModelError
-from warmgraph_engine.report import Publisher, Reporter, process_started_at
-from warmgraph_engine.server.app import create_app, make_runner
-from warmgraph_engine.server.service import Service
-from warmgraph_engine.startup import Started
-from warmgraph_engine.tokenizer.files import ModelFilesError
-from warmgraph_engine.warmup.runner import WarmupFailedError
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from warmgraph_engine.report import Reporter
+    from warmgraph_engine.startup import Started
 
-STOP_SECONDS = 20.0
-"""For requests that still run at SIGTERM. In a pod there are none: its preStop hook has drained
-it. By hand, and under the 30 s that container runtimes wait by default, they may finish."""
-
-STUCK_STEP_SECONDS = 300.0
-"""A step that takes this long never ends: the largest prefill chunk takes seconds, and even on a
-machine where it gets a tenth of a core, a minute. The sidecar then has the engine restarted."""
-
-_POLL_SECONDS = 0.05
-_WATCH_SECONDS = 5.0
+_SWITCH_SECONDS = 1e-4
+"""Of the interpreter, during the start: how soon a thread that has read a piece of the weights gets
+to hand it to the GPU while another one imports. The usual 5 ms would leave the bus idle."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,157 +34,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     openfiles.allow_many()
-    return uvloop.run(_Process(config).run())
+    if config.device is Device.CUDA:
+        from warmgraph_engine.backends.cuda.context import create_context  # noqa: PLC0415
+
+        Thread(target=create_context, name="context", daemon=True).start()
+    from warmgraph_engine.report import Reporter, process_started_at  # noqa: PLC0415
+
+    reporter = Reporter(
+        model=config.served_model_name,
+        revision=config.model_revision,
+        # Switched off, graphs are nothing to wait for.
+        buckets=() if config.execution is Execution.EAGER else config.buckets,
+        started_at=process_started_at(),
+    )
+    starting = _start_in_thread(config, reporter)
+    from warmgraph_engine import process  # noqa: PLC0415
+
+    return process.run(config, reporter, starting)
 
 
-class _Process:
-    """Everything that lives as long as the process."""
+def _start_in_thread(config: EngineConfig, reporter: Reporter) -> Future[Started]:
+    """A daemon thread, so that SIGTERM ends the process also while a model loads."""
+    from warmgraph_engine import startup  # noqa: PLC0415
 
-    def __init__(self, config: EngineConfig) -> None:
-        self._config = config
-        self._reporter = Reporter(
-            model=config.served_model_name,
-            revision=config.model_revision,
-            # Switched off, graphs are nothing to wait for.
-            buckets=() if config.execution is Execution.EAGER else config.buckets,
-            started_at=process_started_at(),
-        )
-        self._registry = CollectorRegistry()
-        self._metrics = EngineMetrics(self._registry)
-        self._stop = asyncio.Event()
-        self._started: Started | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._exit_status = 0
+    future: Future[Started] = Future()
+    usual = sys.getswitchinterval()
 
-    async def run(self) -> int:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        with self._reporter.span("Start process", start_seconds=0.0):
-            publisher = self._publisher()
-            service = Service(
-                model_name=self._config.served_model_name,
-                stage=lambda: (self._reporter.stage, self._reporter.message),
-                metrics=self._metrics,
-            )
-            runner = make_runner(create_app(service))
-            await runner.setup()
-            if not await self._listen(runner):
-                return 1
-        started = asyncio.Event()
-        starting = self._start_in_thread()
-        starting.add_done_callback(lambda _: loop.call_soon_threadsafe(started.set))
-        await _first(started, self._stop)
-        if started.is_set():
-            self._serve(service, starting)
-        await self._stop.wait()
-        await self._finish()
-        await runner.cleanup()
-        await service.close()
-        if self._started is not None:
-            await asyncio.to_thread(self._started.close)
-        if publisher is not None:
-            await asyncio.to_thread(publisher.stop)
-        if not starting.done():
-            # The loading thread may be deep inside a library; nothing is lost by not waiting.
-            logging.shutdown()
-            os._exit(self._exit_status)
-        return self._exit_status
-
-    def _publisher(self) -> Publisher | None:
-        if self._config.report_socket is None:
-            return None
-        publisher = Publisher(
-            self._reporter,
-            self._config.report_socket,
-            on_drain=lambda: self._reporter.set_stage(Stage.DRAINING, "asked by the sidecar"),
-        )
-        publisher.start()
-        return publisher
-
-    async def _listen(self, runner: web.AppRunner) -> bool:
-        site = web.TCPSite(runner, self._config.host, self._config.port)
+    def work() -> None:
+        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
-            await site.start()
-        except OSError as error:
-            _log.error(
-                "cannot listen on %s port %d: %s", self._config.host, self._config.port, error
-            )
-            await runner.cleanup()
-            return False
-        _log.info("listening on %s", ", ".join(f"{a[0]}:{a[1]}" for a in runner.addresses))
-        return True
+            future.set_result(startup.start(config, reporter))
+        except BaseException as error:
+            future.set_exception(error)
+        finally:
+            sys.setswitchinterval(usual)
 
-    def _start_in_thread(self) -> Future[Started]:
-        """A daemon thread, so that SIGTERM ends the process also while a model loads."""
-        future: Future[Started] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(startup.start(self._config, self._reporter))
-            except BaseException as error:
-                future.set_exception(error)
-
-        Thread(target=work, name="start", daemon=True).start()
-        return future
-
-    def _serve(self, service: Service, starting: Future[Started]) -> None:
-        """Take the loaded model into service, or say why it cannot be."""
-        try:
-            self._started = starting.result()
-        except (ModelError, ModelFilesError, WarmupFailedError, MemoryError) as error:
-            self._cannot_start(str(error) or type(error).__name__)
-            return
-        except Exception as error:
-            _log.exception("the start failed")
-            self._cannot_start(f"{type(error).__name__}: {first_line(error)}")
-            return
-        engine = EngineLoop(
-            self._started.executor,
-            self._started.sampler,
-            metrics=self._metrics,
-            on_fault=lambda message: self._reporter.fail(Reason.ENGINE_FAULT, message),
-            speculative_tokens=self._config.speculative_tokens,
-        )
-        for collector in self._started.metrics:
-            self._registry.register(collector)
-        self._reporter.load = engine.load
-        service.attach(engine, self._started.text)
-        self._reporter.set_ready()
-        self._watching = asyncio.create_task(self._watch(engine))
-        self._started.publishing.start()
-
-    async def _watch(self, engine: EngineLoop) -> None:
-        """Report a hung step: nothing else will, since its thread hangs with it."""
-        while engine.step_seconds() < STUCK_STEP_SECONDS:  # noqa: ASYNC110
-            await asyncio.sleep(_WATCH_SECONDS)
-        seconds = engine.step_seconds()
-        self._reporter.fail(Reason.ENGINE_FAULT, f"a step has been running for {seconds:.0f} s")
-
-    def _cannot_start(self, message: str) -> None:
-        """With a sidecar, stay and let it tell the reason and decide; alone, end."""
-        self._reporter.fail(Reason.WARMUP_FAILED, message)
-        self._exit_status = 1
-        if self._config.report_socket is None:
-            self._stop.set()
-
-    async def _finish(self) -> None:
-        """Let running requests end, for a bounded time."""
-        if self._watching is not None:
-            self._watching.cancel()
-        self._reporter.set_stage(Stage.DRAINING, "stopping")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + STOP_SECONDS
-        while self._reporter.load().in_flight and loop.time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_SECONDS)  # the engine's thread has no event for it
-
-
-async def _first(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
-    waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+    Thread(target=work, name="start", daemon=True).start()
+    return future
 
 
 if __name__ == "__main__":

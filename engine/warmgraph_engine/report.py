@@ -139,7 +139,8 @@ class Reporter:
             yield
         finally:
             span = Span(name=name, start_seconds=began, seconds=self.since_start() - began)
-            self._update(timeline=[*self._report.timeline, span])
+            spans = [*self._report.timeline, span]  # they may overlap, and end in another order
+            self._update(timeline=sorted(spans, key=lambda span: span.start_seconds))
 
     def since_start(self) -> float:
         """Seconds since the process started."""

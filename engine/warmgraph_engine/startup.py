@@ -55,43 +55,44 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     Raises ModelError or WarmupFailedError.
     """
     reporter.set_stage(Stage.LOADING_MODEL, str(config.model))
-    with ThreadPoolExecutor(1, "text") as beside:
-        # The tokenizer loads while torch is imported and weights are read.
-        checkpoint = Checkpoint(config.model)
-        vocabulary = checkpoint.config.vocabulary
-        text_loading = beside.submit(_load_text, config.model, vocabulary)
+    with ThreadPoolExecutor(2, "beside") as beside:
         with reporter.span("Load model"):
+            checkpoint = Checkpoint(config.model)
+            digest = beside.submit(lambda: checkpoint.digest)
             settings = backend_settings(config, checkpoint)
             backend, facts = open_backend(
                 config.device, checkpoint, settings, progress=reporter.move
             )
-            text = text_loading.result()
-    _log.info("%s", backend.layout.describe())
+        # While a GPU's weights are on their way, and graphs are loaded.
+        text_loading = beside.submit(_load_text, config.model, checkpoint.config.vocabulary)
+        _log.info("%s", backend.layout.describe())
+        counts = StepCounts()
+        graphs = GraphTable(
+            backend,
+            config.buckets,
+            speculative_tokens=config.speculative_tokens,
+            on_change=reporter.set_bucket,
+        )
+        digest.result()
+        key = cache_key(config, checkpoint, settings, facts)
+        store = Store(
+            config.cache_directory,
+            key,
+            mode=config.cache_mode,
+            retention=config.cache_retention,
+            user=config.cache_user,
+        )
+        publishing = Publishing(store, backend, graphs, counts, reporter)
 
-    counts = StepCounts()
-    graphs = GraphTable(
-        backend,
-        config.buckets,
-        speculative_tokens=config.speculative_tokens,
-        on_change=reporter.set_bucket,
-    )
-    key = cache_key(config, checkpoint, settings, facts)
-    store = Store(
-        config.cache_directory,
-        key,
-        mode=config.cache_mode,
-        retention=config.cache_retention,
-        user=config.cache_user,
-    )
-    publishing = Publishing(store, backend, graphs, counts, reporter)
+        def look_up() -> Lookup:
+            found = store.look_up()
+            publishing.set_earlier(found)
+            return found
 
-    def look_up() -> Lookup:
-        found = store.look_up()
-        publishing.set_earlier(found)
-        return found
-
-    answers = KnownAnswers(backend, graphs, counts, settings.dtype)
-    left = Warmup(config, graphs, reporter, answers).run(look_up, key_digest=key.digest())
+        answers = KnownAnswers(backend, graphs, counts, settings.dtype)
+        warmup = Warmup(config, graphs, reporter, answers)
+        left = warmup.run(look_up, backend.finish_loading, key_digest=key.digest())
+        text = text_loading.result()
     idle = between_steps(
         config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left
     )

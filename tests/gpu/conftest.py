@@ -42,6 +42,7 @@ class Served:
         (folder / "config.json").write_text(json.dumps(values))
         save_file(checkpoint_tensors(self.config, weights), folder / "model.safetensors")
         self.backend = CudaBackend(Checkpoint(folder), self.settings)
+        self.backend.finish_loading()
         used = {name: tensor.to(DTYPES[dtype]).float() for name, tensor in weights.items()}
         exact = BackendSettings(
             dtype="float32", **{**sizes, **changes, "kv_cache_bytes": 128 << 20}

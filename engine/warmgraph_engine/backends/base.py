@@ -113,7 +113,11 @@ class Player(Protocol):
 
 
 class Backend(Protocol):
-    """A loaded model with its memory. Used by one thread at a time."""
+    """A model with its memory. Used by one thread at a time.
+
+    Steps give numbers once finish_loading() has returned; graphs can be recorded and loaded before,
+    since they need to know where the weights are and not what they are.
+    """
 
     @property
     def limits(self) -> Limits: ...
@@ -128,6 +132,10 @@ class Backend(Protocol):
     @property
     def sampler(self) -> Sampler:
         """Takes what `result` gives."""
+        ...
+
+    def finish_loading(self) -> None:
+        """Wait until the weights are where they belong. Raises ModelError."""
         ...
 
     def run_eagerly(self, shape: StepShape) -> None:

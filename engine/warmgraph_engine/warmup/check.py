@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,12 +104,12 @@ class KnownAnswers:
         step = known_answer_step(entry.shape, self._backend.limits)
         writer = EAGER if step.kind is StepKind.PREFILL else self._contexts.writer()
         self._prepare(step, writer)
-        problem, actual = self._compare(entry, step)
+        problem, answered = self._compare(entry, step)
         if problem:
             self._contexts.clear()
         else:
             asked = self._question(entry, step, writer)
-            answer = Answer(asked=asked, contexts=writer, digest=digest_of(asked, actual))
+            answer = Answer(asked=asked, contexts=writer, digest=digest_of(asked, *answered))
             self._graphs.set_answer(bucket, answer)
             if reason is CheckReason.OTHER_ANSWER:
                 _log.warning(
@@ -159,7 +159,7 @@ class KnownAnswers:
             return CheckReason.OTHER_QUESTION
         self._prepare(step, answer.contexts)
         try:
-            if digest_of(answer.asked, self._replay(entry, step)) == answer.digest:
+            if digest_of(answer.asked, *self._replay(entry, step)) == answer.digest:
                 if step.kind is StepKind.PREFILL:
                     self._contexts.note(entry.bucket.size, step)
                 return CheckReason.EQUAL
@@ -168,20 +168,22 @@ class KnownAnswers:
         self._contexts.clear()  # who knows where it has written to
         return CheckReason.OTHER_ANSWER
 
-    def _compare(self, entry: Entry, step: Step) -> tuple[str, np.ndarray[Any, Any]]:
-        """What is wrong, and the graph's logits. The graph runs first: it must not find the keys
-        and values that it has to write already there."""
+    def _compare(self, entry: Entry, step: Step) -> tuple[str, Replay]:
+        """What is wrong, and what the graph answered. The graph runs first: it must not find the
+        keys and values that it has to write already there."""
         try:
-            actual = np.array(self._replay(entry, step), copy=True)
+            replay = self._replay(entry, step)
+            answered = Replay(np.array(replay.logits, copy=True), replay.drawn)
         except (RuntimeError, ValueError, IndexError) as error:
-            return f"its replay failed: {first_line(error)}", np.empty((0, 0), np.float32)
+            return f"its replay failed: {first_line(error)}", Replay(np.empty((0, 0)), [])
         shape = shape_of(step)
         self._backend.buffers.fill(step, shape)
         self._backend.run_eagerly(shape)
         expected = np.asarray(self._backend.logits(shape.logit_rows))
         if not np.isfinite(expected).all():
             raise ArithmeticError("the model's logits are not numbers: are its weights damaged?")
-        return difference(expected, actual, tolerance=self._tolerance), actual
+        problem = difference(expected, answered.logits, tolerance=self._tolerance)
+        return problem or drawing_problem(step, answered), answered
 
     def _prepare(self, step: Step, writer: int) -> None:
         if step.kind is StepKind.PREFILL:
@@ -193,8 +195,7 @@ class KnownAnswers:
         contexts = [] if step.kind is StepKind.PREFILL else self._contexts.steps(writer)
         return question(entry.shape, step, contexts, writer)
 
-    def _replay(self, entry: Entry, step: Step) -> np.ndarray[Any, Any]:
-        """The logits of the step's rows: a view."""
+    def _replay(self, entry: Entry, step: Step) -> Replay:
         assert entry.graph is not None
         return replayed(self._backend, entry.graph, step, entry.shape)
 
@@ -205,22 +206,38 @@ class KnownAnswers:
         return Verdict(path=path, reason=reason, problem=problem)
 
 
-def replayed(backend: Backend, graph: Graph, step: Step, shape: StepShape) -> np.ndarray[Any, Any]:
-    """The logits that a graph of this shape gives on a step: a view, valid until the next step.
-    Raises RuntimeError, ValueError or IndexError where the replay fails, or draws a wrong token."""
+class Replay(NamedTuple):
+    """What a graph answered to a step."""
+
+    logits: np.ndarray[Any, Any]
+    """float32 of shape (rows of the step, vocabulary); a view, valid until the next step."""
+    drawn: list[int]
+    """Tokens of the rows that draw one, where steps draw their tokens themselves."""
+
+
+def replayed(backend: Backend, graph: Graph, step: Step, shape: StepShape) -> Replay:
+    """What a graph of this shape answers. Raises RuntimeError, ValueError or IndexError where the
+    replay fails."""
     rows = shape_of(step).logit_rows
     backend.buffers.fill(step, shape)
     # Where the graph writes nothing this stays, and is found.
     backend.poison_logits(rows)
     graph.replay()
     logits = np.asarray(backend.logits(rows))
-    drawn = backend.drawn()
-    if drawn is not None and np.isfinite(logits).all():
-        ends = accumulate(row.logit_rows for row in step.rows)
-        for row, end in zip(step.rows, ends, strict=True):
-            if row.draw is not None and drawn[row.slot] != logits[end - 1].argmax():
-                raise ValueError("it draws another token than the likeliest")
-    return logits
+    by_slot = backend.drawn()
+    if by_slot is None:
+        return Replay(logits, [])
+    return Replay(logits, [int(by_slot[row.slot]) for row in step.rows if row.draw is not None])
+
+
+def drawing_problem(step: Step, answered: Replay) -> str:
+    """What is wrong with the tokens that were drawn, all at temperature 0; an empty text if
+    nothing is."""
+    ends = accumulate(row.logit_rows for row in step.rows)
+    last = [end - 1 for row, end in zip(step.rows, ends, strict=True) if row.draw is not None]
+    if not answered.drawn or np.array_equal(answered.logits[last].argmax(axis=1), answered.drawn):
+        return ""
+    return "it draws another token than the likeliest"
 
 
 def _id(entry: Entry) -> BucketId:

@@ -7,7 +7,7 @@ import numpy as np
 from warmgraph_engine.backends.base import Backend, first_line
 from warmgraph_engine.canary import canary_step
 from warmgraph_engine.graphs import Entry
-from warmgraph_engine.warmup.check import replayed
+from warmgraph_engine.warmup.check import Replay, drawing_problem, replayed
 
 
 def stored_form_problem(backend: Backend, entry: Entry) -> str:
@@ -20,11 +20,16 @@ def stored_form_problem(backend: Backend, entry: Entry) -> str:
     assert entry.image is not None
     step = canary_step(entry.shape)
     try:
-        recorded = np.array(replayed(backend, entry.graph, step, entry.shape), copy=True)
+        replay = replayed(backend, entry.graph, step, entry.shape)
+        recorded = Replay(np.array(replay.logits, copy=True), replay.drawn)
         rebuilt = backend.player.load(entry.image)
         again = replayed(backend, rebuilt, step, entry.shape)
     except (RuntimeError, ValueError, IndexError) as error:  # ImageError among them
         return f"its stored form fails: {first_line(error)}"
-    if recorded.tobytes() != again.tobytes():
+    if recorded.logits.tobytes() != again.logits.tobytes():
         return "its stored form gives other logits"
-    return "" if np.isfinite(recorded).all() else "its logits are not numbers"
+    if recorded.drawn != again.drawn:
+        return "its stored form draws other tokens"
+    if not np.isfinite(recorded.logits).all():
+        return "its logits are not numbers"
+    return drawing_problem(step, recorded)

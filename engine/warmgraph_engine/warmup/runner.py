@@ -48,17 +48,27 @@ class Warmup:
         self._reporter, self._answers = reporter, answers
         self._hits: dict[BucketId, int] = {}
 
-    def run(self, look_up: Callable[[], Lookup], *, key_digest: str) -> list[BucketId]:
-        """Warm up; returns the buckets that are left for later, in order.
+    def run(
+        self,
+        look_up: Callable[[], Lookup],
+        finish_loading: Callable[[], None],
+        *,
+        key_digest: str,
+    ) -> list[BucketId]:
+        """Warm up; returns the buckets that are left for later, in order. Graphs are restored and
+        captured while the weights still load.
 
-        Raises WarmupFailedError where the configuration says that a failure must end the start.
+        Raises ModelError, and WarmupFailedError where the configuration says that a failure must
+        end the start.
         """
         if self._config.execution is Execution.EAGER:
+            self._wait_for_weights(finish_loading)
             self._reporter.set_cache(Cache(result=CacheResult.DISABLED, key=key_digest))
             self._skip_check("execution is Eager: there are no graphs to check")
             return []
         self._restore(look_up, key_digest)
         self._capture_eager_buckets()
+        self._wait_for_weights(finish_loading)
         self._check()
         return [
             (bucket.kind, bucket.size)
@@ -137,6 +147,10 @@ class Warmup:
         if self._config.on_capture_failure is OnCaptureFailure.FAIL:
             raise WarmupFailedError(f"{message} (--on-capture-failure Fail)")
         _log.warning("%s; its steps run without a graph", message)
+
+    def _wait_for_weights(self, finish_loading: Callable[[], None]) -> None:
+        with self._reporter.span("Wait for weights"):
+            finish_loading()
 
     def _check(self) -> None:
         if not self._config.known_answer_check:

@@ -6,7 +6,10 @@ Run by test_program.py, in a process where Triton interprets.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +29,10 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
-from warmgraph_engine.models.config import parse_config
+from warmgraph_engine.models.config import ModelError, parse_config
 from warmgraph_engine.shapes import shape_of
-from warmgraph_engine.step import PENDING_TOKEN, Path, Step, StepDraw, StepError, StepRow
+from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepError, StepRow
+from warmgraph_engine.step import Path as StepPath
 from warmgraph_engine.warmup.check import KnownAnswers, check_order
 from warmgraph_engine.warmup.tasks import capture_and_check
 
@@ -73,8 +77,22 @@ def backend(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
 
 def on(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
     backend = CudaBackend(checkpoint, OPTIONS)
+    backend.finish_loading()
     gpu.map(*backend.player._sets)
     return backend
+
+
+def test_a_file_that_ends_while_it_is_read_is_named(
+    gpu: InterpretedGpu, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    for file in checkpoint.folder.iterdir():
+        shutil.copy(file, tmp_path)
+    opened = Checkpoint(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 64)
+    backend = CudaBackend(opened, OPTIONS)
+    with pytest.raises(ModelError, match=r"model\.safetensors: ends before its last tensor"):
+        backend.finish_loading()
 
 
 def table(backend: Backend, *, capture: bool = True) -> GraphTable:
@@ -136,7 +154,7 @@ def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
             prompt = [scored.logprob for scored in wanted.prompt_logprobs]
             got = [scored.logprob for scored in result.prompt_logprobs]
             assert got == pytest.approx(prompt, rel=1e-4)
-        replayed = {path for _, _, path, _ in counts.steps if path is not Path.EAGER}
+        replayed = {path for _, _, path, _ in counts.steps if path is not StepPath.EAGER}
         assert bool(replayed) == capture
 
 
@@ -238,7 +256,7 @@ def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
     graph = graphs[StepKind.DECODE, 2].graph
     graph._executable = graph._executable[:-1]  # without its last kernel
     problem = answers.check((StepKind.DECODE, 2)).problem
-    assert problem == "its replay failed: it draws another token than the likeliest"
+    assert problem == "it draws another token than the likeliest"
 
 
 def test_a_stored_graph_needs_no_compiler_and_draws_the_same_tokens(

@@ -70,6 +70,8 @@ class Start:
         self.backend.recorder = self  # type: ignore[assignment]
         self.eager: list[StepShape] = []
         """Every eager run."""
+        self.loaded_before: tuple[list[BucketId], list[StepShape]] | None = None
+        """What had been captured and run eagerly when the weights were waited for."""
         self._run_eagerly = self.backend.run_eagerly
         self.backend.run_eagerly = self.run_eagerly  # type: ignore[method-assign]
         self.graphs = GraphTable(
@@ -107,8 +109,12 @@ class Start:
             return found
 
         return Warmup(self.config, self.graphs, self.reporter, self.answers).run(
-            look_up, key_digest=self.digest
+            look_up, self.finish_loading, key_digest=self.digest
         )
+
+    def finish_loading(self) -> None:
+        self.loaded_before = (list(self.captured), list(self.eager))
+        self.backend.finish_loading()
 
     def publish(self) -> None:
         """Prove what was captured, and store it."""

@@ -182,6 +182,13 @@ def test_stages_of_the_start_are_put_on_a_timeline(reporter: Reporter) -> None:
     assert report.ready_seconds >= report.timeline[0].start_seconds
 
 
+def test_stages_are_told_in_the_order_in_which_they_began(reporter: Reporter) -> None:
+    with reporter.span("Load model"), reporter.span("Load tokenizer"):
+        pass
+    names = [span.name for span in reporter.snapshot().timeline]
+    assert names == ["Load model", "Load tokenizer"]
+
+
 def test_the_process_started_before_now_and_after_the_machine() -> None:
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     age = time.time() - process_started_at()

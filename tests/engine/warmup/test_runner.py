@@ -31,9 +31,25 @@ def test_a_first_start_captures_the_eager_buckets_largest_first(
     assert [span.name for span in report.timeline] == [
         "Restore graphs",
         "Capture graphs",
+        "Wait for weights",
         "Known-answer check",
     ]
     assert all(b.bytes > 0 for b in report.buckets if b.state is BucketState.CAPTURED)
+
+
+def test_graphs_are_captured_while_weights_load_and_checked_when_they_are_there(
+    model: Path, tmp_path: Path
+) -> None:
+    start = Start(model, tmp_path / "cache")
+    start.run()
+    assert start.loaded_before == ([(P, 16), (D, 4), (D, 1)], [])
+    assert start.eager, "the check compares with eager execution"
+
+
+def test_eager_execution_waits_for_the_weights_too(model: Path, tmp_path: Path) -> None:
+    start = Start(model, tmp_path / "cache", execution=Execution.EAGER)
+    start.run()
+    assert start.loaded_before == ([], [])
 
 
 def spent(start: Start) -> float:

@@ -262,6 +262,20 @@ def test_equal_logits_to_the_last_bit_are_the_same_answer() -> None:
     logits = np.ones((2, 3), np.float32)
     nearly = logits.copy()
     nearly[1, 2] = np.nextafter(np.float32(1), np.float32(2))
-    assert digest_of("q", logits) == digest_of("q", logits.copy())
-    assert digest_of("q", logits) != digest_of("q", nearly)
-    assert digest_of("q", logits) != digest_of("r", logits)
+    assert digest_of("q", logits, [1]) == digest_of("q", logits.copy(), [1])
+    assert digest_of("q", logits, [1]) != digest_of("q", nearly, [1])
+    assert digest_of("q", logits, [1]) != digest_of("r", logits, [1])
+    assert digest_of("q", logits, [1]) != digest_of("q", logits, [2])
+
+
+def test_an_answer_of_many_slabs_counts_to_its_last_bit() -> None:
+    logits = np.zeros((3, 500_000), np.float32)
+    found = digest_of("q", logits, [])
+    assert found == digest_of("q", logits.copy(), [])
+    for place in ((0, 0), (1, 262_143), (2, 499_999)):
+        nearly = logits.copy()
+        nearly[place] = np.nextafter(np.float32(0), np.float32(1))
+        assert digest_of("q", nearly, []) != found
+    assert digest_of("q", np.roll(logits + np.arange(3)[:, None], 1, axis=0), []) != digest_of(
+        "q", logits + np.arange(3)[:, None], []
+    ), "rows in another order"

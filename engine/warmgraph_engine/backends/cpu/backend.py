@@ -57,6 +57,9 @@ class CpuBackend:
     def recorder(self) -> CpuRecorder:
         return CpuRecorder(self.arena, self._step)
 
+    def finish_loading(self) -> None:
+        """It loads when it is made: recording runs a step here, on these weights."""
+
     def run_eagerly(self, shape: StepShape) -> None:
         with torch.inference_mode():
             self._step(self.arena, StepInputs(self.arena, shape))

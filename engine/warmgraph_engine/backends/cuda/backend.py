@@ -21,7 +21,7 @@ from warmgraph_engine.backends.cuda.layout import (
     plan_host,
     plan_results,
 )
-from warmgraph_engine.backends.cuda.loader import load_weights, plan
+from warmgraph_engine.backends.cuda.loader import WeightLoading, plan
 from warmgraph_engine.backends.cuda.logits import DeviceLogits, LogitRows
 from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostRegions
 from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
@@ -50,7 +50,7 @@ EAGER_SHAPES = 256
 
 
 class CudaBackend:
-    """Allocates the arena and loads the weights. Raises ModelError."""
+    """Allocates the arena, and has the weights on their way there. Raises ModelError."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class CudaBackend:
         self._addresses = addresses = sets[0]
         device.synchronize()  # the arena is zeroed before anything is loaded into it
         pieces = plan(checkpoint, specs, addresses, settings.dtype)
-        load_weights(device, pieces, progress=progress)
+        self._weights = WeightLoading(device, pieces, progress=progress)
         if config.rope is not None:
             half = config.head_dim // 2
             cos, sin = rope_tables(config.rope, config.head_dim, settings.max_model_length)
@@ -98,6 +98,9 @@ class CudaBackend:
         self._logits_address = addresses["buffers.logits"]
         self._logit_rows = LogitRows(device, self._logits_address, config.vocabulary)
         self._eager: dict[StepShape, CudaLaunches] = {}
+
+    def finish_loading(self) -> None:
+        self._weights.finish()
 
     def run_eagerly(self, shape: StepShape) -> None:
         """The same kernels as a graph's, launched one by one: the same bits."""

@@ -8,9 +8,9 @@ and 16 GB at 32 GB/s; copying out of a mapping of the file reaches 8 GB/s.
 from __future__ import annotations
 
 import os
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ THREADS = 8
 CHUNK_BYTES = 4 << 20
 BUFFERS = 2
 """For each thread: one is filled while the other is copied."""
+
+PROGRESS_SECONDS = 0.1
+"""Between two looks at how far the loading is."""
 
 _STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -95,31 +98,48 @@ def _plan_weight(
         raise ModelError(f"tensors {', '.join(spec.parts)} have {rows} rows, not {spec.shape[0]}")
 
 
-def load_weights(
-    device: Device, pieces: Sequence[Chunk | Converted], *, progress: Callable[[], None]
-) -> None:
-    """Copy the pieces; `progress` is called after each, from several threads.
+class WeightLoading:
+    """Pieces on their way into the arena, in threads of their own."""
 
-    Raises ModelError if a file ends early or cannot be read.
-    """
-    local = threading.local()
-    workers: list[_Worker] = []
+    def __init__(
+        self,
+        device: Device,
+        pieces: Sequence[Chunk | Converted],
+        *,
+        progress: Callable[[], None],
+    ) -> None:
+        """`progress` is called now and then by whoever waits, while the end comes nearer."""
+        self._device, self._progress = device, progress
+        self._left = deque(pieces)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="load")
+        self._threads = [self._pool.submit(self._work) for _ in range(THREADS)]
 
-    def work(piece: Chunk | Converted) -> None:
-        if not hasattr(local, "worker"):
-            local.worker = _Worker(device)
-            workers.append(local.worker)
-        local.worker.copy(piece)
-        progress()
+    def finish(self) -> None:
+        """Wait until everything is there. Raises ModelError if a file ends early or cannot be
+        read."""
+        left = len(self._left)
+        while wait(self._threads, PROGRESS_SECONDS).not_done:
+            if len(self._left) < left:
+                left = len(self._left)
+                self._progress()
+        self._pool.shutdown()
+        for thread in self._threads:
+            thread.result()
 
-    try:
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="load") as pool:
-            for _ in pool.map(work, pieces):
-                pass
-        for worker in workers:
+    def _work(self) -> None:
+        worker = _Worker(self._device)
+        try:
+            while True:
+                try:
+                    piece = self._left.popleft()
+                except IndexError:
+                    break
+                worker.copy(piece)
             worker.finish()
-    finally:
-        for worker in workers:
+        except BaseException:
+            self._left.clear()  # for the others, too: it is of no use any more
+            raise
+        finally:
             worker.close()
 
 

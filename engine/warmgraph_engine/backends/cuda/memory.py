@@ -73,8 +73,10 @@ class Addresses:
     """Regions by name: of the arena, of the results, and of one set of host buffers."""
 
     def __init__(self, *parts: DeviceArena | HostRegions) -> None:
-        self._parts = parts
         self.regions = {region.name: region for part in parts for region in part.layout}
+        self.by_name = {
+            region.name: part.address(region.name) for part in parts for region in part.layout
+        }
 
     def __getitem__(self, name: str) -> int:
-        return next(part.address(name) for part in self._parts if name in part.layout)
+        return self.by_name[name]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,14 +14,8 @@ from warmgraph_engine.backends.base import GraphImage, ImageError, check_documen
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses
+from warmgraph_engine.backends.cuda.parameters import Parameters, Words
 from warmgraph_engine.backends.cuda.turns import Turns
-
-_TYPES: dict[str, Any] = {
-    "i32": ctypes.c_int32,
-    "f32": ctypes.c_float,
-    "address": ctypes.c_uint64,
-    "region": ctypes.c_uint64,
-}
 
 _STATIC_SHARED_BYTES = 48 << 10
 """A function that wants more has to say so before it is launched."""
@@ -43,6 +37,9 @@ class CudaPlayer:
         self._device, self._sets, self._turns, self._on_kernel = device, sets, turns, on_kernel
         self._modules: dict[str, Any] = {}
         self._functions: dict[document.Kernel, Any] = {}
+        self._configs: dict[_Shape, Any] = {}
+        self._words = [Words(addresses.by_name) for addresses in sets]
+        self._host = {("region", name) for name in sets[0].regions if name.startswith("host.")}
 
     def load(self, image: GraphImage) -> CudaGraph:
         """Raises ImageError: damaged, of another bucket, or made for other memory."""
@@ -64,7 +61,7 @@ class CudaPlayer:
     def prepare(self, image: GraphImage) -> CudaLaunches:
         """The same launches, to be made one by one. Raises ImageError."""
         recorded = self._checked(image)
-        reading = [any(_is_host(*value) for value in node.arguments) for node in recorded.nodes]
+        reading = [not self._host.isdisjoint(node.arguments) for node in recorded.nodes]
         inputs = sum(reading)
         if any(reading[inputs:]):
             raise ImageError("reads the host's buffers after its first kernels")
@@ -72,24 +69,20 @@ class CudaPlayer:
         try:
             functions = [self._function(kernel, image.binaries) for kernel in recorded.kernels]
 
-            def made(nodes: Sequence[document.Node], addresses: Addresses) -> list[_Node]:
-                return [
-                    _Node(
-                        functions[node.kernel],
-                        recorded.kernels[node.kernel],
-                        node,
-                        _values(node, addresses),
-                    )
-                    for node in nodes
-                ]
+            def made(nodes: Sequence[document.Node], words: Words) -> _Launches:
+                return _Launches(
+                    [self._config(node, recorded.kernels[node.kernel]) for node in nodes],
+                    [functions[node.kernel] for node in nodes],
+                    Parameters([node.arguments for node in nodes], words),
+                )
 
             return CudaLaunches(
                 self._device,
                 self._turns,
-                inputs=[made(recorded.nodes[:inputs], addresses) for addresses in self._sets],
-                nodes=made(recorded.nodes[inputs:], self._sets[0]),
+                inputs=[made(recorded.nodes[:inputs], words) for words in self._words],
+                nodes=made(recorded.nodes[inputs:], self._words[0]),
             )
-        except (KeyError, IndexError, TypeError, CudaError) as error:
+        except (KeyError, IndexError, TypeError, struct.error, CudaError) as error:
             raise ImageError(f"has an unusable node: {error!r}") from error
 
     def _checked(self, image: GraphImage) -> document.Document:
@@ -119,30 +112,48 @@ class CudaPlayer:
         self._functions[kernel] = function
         return function
 
-
-def _is_host(kind: str, value: object) -> bool:
-    return kind == "region" and str(value).startswith("host.")
-
-
-def _values(node: document.Node, addresses: Addresses) -> list[Any]:
-    return [
-        _TYPES[kind](addresses[str(value)] if kind == "region" else value)
-        for kind, value in node.arguments
-    ]
+    def _config(self, node: document.Node, kernel: document.Kernel) -> Any:
+        """Shared by all launches of its shape: making one costs more than a launch."""
+        shape = (node.grid, kernel.threads, kernel.shared_bytes, node.overlaps)
+        if shape not in self._configs:
+            self._configs[shape] = _launch_config(*shape, self._device.stream)
+        return self._configs[shape]
 
 
-class _Node:
-    """A launch with its parameters where the driver reads them."""
+_Shape = tuple[tuple[int, int, int], int, int, bool]
+"""Grid, threads of a block, bytes of shared memory, and whether it may overlap the one before."""
+
+
+def _launch_config(
+    grid: tuple[int, int, int], threads: int, shared_bytes: int, overlaps: bool, stream: Any
+) -> Any:
+    config = cuda.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes = shared_bytes
+    config.hStream = stream
+    if overlaps:
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = (
+            cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        )
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [attribute], 1
+    return config
+
+
+class _Launches:
+    """Launches with their parameters where the driver reads them."""
 
     def __init__(
-        self, function: Any, kernel: document.Kernel, node: document.Node, values: list[Any]
+        self, configs: Sequence[Any], functions: Sequence[Any], parameters: Parameters
     ) -> None:
-        self.function, self.kernel, self.grid = function, kernel, node.grid
-        self.overlaps = node.overlaps
-        self._values = values
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        self._pointers = pointers
-        self.parameters = ctypes.addressof(pointers)
+        self._parameters = parameters  # kept alive
+        self._calls = list(zip(configs, functions, parameters.addresses, strict=True))
+
+    def enqueue(self) -> None:
+        for config, function, parameters in self._calls:
+            check(cuda.cuLaunchKernelEx(config, function, parameters, 0))
 
 
 class CudaGraph:
@@ -176,27 +187,26 @@ class CudaLaunches:
         device: Device,
         turns: Turns,
         *,
-        inputs: Sequence[Sequence[_Node]],
-        nodes: Sequence[_Node],
+        inputs: Sequence[_Launches],
+        nodes: _Launches,
     ) -> None:
         """`inputs` read the host's buffers, of one set each, and are never part of a graph."""
         self._device, self._turns = device, turns
-        self._inputs = [_configured(each, device.stream) for each in inputs]
-        self._nodes = _configured(nodes, device.stream)
+        self._inputs, self._nodes = inputs, nodes
 
     def run(self) -> None:
         self.hand_over(self.enqueue)
 
     def enqueue(self, _stream: Any) -> None:
         """The launches behind the inputs' alone, into the stream that they were made for."""
-        _enqueue(self._nodes)
+        self._nodes.enqueue()
 
     def hand_over(self, rest: Callable[[Any], object]) -> None:
         """Enqueue the step that lies in the current set of host buffers, whose kernels but the
         first `rest` puts into the stream that it is given. Waits for nothing."""
         self._device.use()
         self._turns.begin()
-        _enqueue(self._inputs[self._turns.current])
+        self._inputs[self._turns.current].enqueue()
         rest(self._device.stream)
         self._turns.done()
 
@@ -206,36 +216,8 @@ class CudaLaunches:
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         check(cuda.cuStreamBeginCapture(stream, mode))
         try:
-            _enqueue(self._nodes)
+            self._nodes.enqueue()
         except CudaError:
             cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
             raise
         return check(cuda.cuStreamEndCapture(stream))
-
-
-_Configured = list[tuple[Any, _Node]]
-
-
-def _configured(nodes: Sequence[_Node], stream: Any) -> _Configured:
-    return [(_config(node, stream), node) for node in nodes]
-
-
-def _enqueue(nodes: _Configured) -> None:
-    for config, node in nodes:
-        check(cuda.cuLaunchKernelEx(config, node.function, node.parameters, 0))
-
-
-def _config(node: _Node, stream: Any) -> Any:
-    config = cuda.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = node.grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = node.kernel.threads, 1, 1
-    config.sharedMemBytes = node.kernel.shared_bytes
-    config.hStream = stream
-    if node.overlaps:
-        attribute = cuda.CUlaunchAttribute()
-        attribute.id = (
-            cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        )
-        attribute.value.programmaticStreamSerializationAllowed = 1
-        config.attrs, config.numAttrs = [attribute], 1
-    return config

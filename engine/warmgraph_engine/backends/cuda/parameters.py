@@ -1,0 +1,51 @@
+"""The parameters of launches in host memory, as the driver reads them."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
+
+Parameter = tuple[str, str | int | float]
+"""Kind and value, see document.py."""
+
+_SLOT_BYTES = 8
+"""For each parameter, whatever its size: the driver reads as much of it as the kernel declares."""
+
+_MASKS = {"i32": (1 << 32) - 1, "address": (1 << 64) - 1}
+
+
+class Words(dict[Parameter, int]):
+    """What lies in a parameter's slot. A model's graphs have 50,000 parameters and few different
+    ones, so each is made once.
+
+    Raises KeyError for a kind or a region that there is none of, TypeError or struct.error for a
+    value that is not of its kind.
+    """
+
+    def __init__(self, regions: Mapping[str, int]) -> None:
+        """`regions` gives addresses."""
+        self._regions = regions
+
+    def __missing__(self, parameter: Parameter) -> int:
+        kind, value = parameter
+        if kind == "f32":
+            # Not kept: -0.0 would be found as 0.0.
+            return int.from_bytes(struct.pack("<f", value), "little")
+        word = self._regions[value] if kind == "region" else value & _MASKS[kind]  # type: ignore[index,operator]
+        self[parameter] = word
+        return word
+
+
+class Parameters:
+    """Of many launches, in one piece of memory that lives as long as this object."""
+
+    def __init__(self, launches: Sequence[Sequence[Parameter]], words: Words) -> None:
+        self._values = array("Q", [words[each] for each in chain.from_iterable(launches)])
+        first, count = self._values.buffer_info()
+        self._pointers = array("Q", range(first, first + _SLOT_BYTES * count, _SLOT_BYTES))
+        table = self._pointers.buffer_info()[0]
+        places = accumulate(map(len, launches), initial=0)
+        self.addresses = [table + _SLOT_BYTES * place for place in places][:-1]
+        """For each launch, of its array of pointers to its parameters."""
