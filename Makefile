@@ -63,6 +63,7 @@ fmt: setup ## Format the code
 verify: setup ## Generated files have not drifted from their sources
 	@$(PY) -m warmgraph_api.crd --check
 	@$(PY) -m images lock --check
+	@$(PY) -m benchmarks.report --check
 
 test-unit: setup ## Tests that need no cluster
 	@$(PY) -m pytest -m 'not apiserver and not cluster and not gpu'
@@ -94,6 +95,7 @@ bench: setup ## Decoding on the CPU, against transformers and with drafts; write
 		--json docs/benchmarks/cpu_decode.json
 	@$(PY) -m benchmarks.speculative --model "$$($(PY) demo/fetch_model.py)" \
 		--json docs/benchmarks/speculative.json
+	@$(PY) -m benchmarks.report
 
 constraints: setup ## Pin the versions that are installed now
 	@{ sed -n '/^#/p' constraints.txt; $(VENV)/bin/uv pip freeze --python $(PY) \

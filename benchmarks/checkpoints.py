@@ -42,6 +42,15 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "num_hidden_layers": 32,
         "rope_theta": 500000.0,
     },
+    "tiny": {
+        **_LLAMA,
+        "vocab_size": 1024,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 2,
+    },
     "gpt2": {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -54,7 +63,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "torch_dtype": "float16",
     },
 }
-"""`config.json` of 1.1 billion parameters, of Llama-3.1-8B's shape, and of GPT-2's."""
+"""`config.json` of 1.1 billion parameters, of Llama-3.1-8B's shape, of a model that any CPU runs in
+no time (to try a benchmark, not to measure), and of GPT-2's."""
 
 _BLOCK_NUMBERS = 32 << 20
 

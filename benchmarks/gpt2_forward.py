@@ -71,6 +71,7 @@ def forward(backend: Backend, step: Step, repetitions: int) -> dict[str, float]:
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for repetition in range(WARMUPS + repetitions):
         for way, run in ways.items():
+            backend.buffers.fill(step, shape)  # every run takes the next set of buffers
             began = time.perf_counter()
             run()
             backend.logits(shape.logit_rows)

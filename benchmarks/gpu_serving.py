@@ -18,7 +18,8 @@ import statistics
 from pathlib import Path
 
 from benchmarks import checkpoints, results
-from benchmarks.served import Engine, load
+from benchmarks.client import load
+from benchmarks.served import Engine
 from warmgraph_api.resource import Device
 
 SHAPES = ("1b", "8b")

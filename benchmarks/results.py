@@ -6,8 +6,9 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +33,11 @@ def write(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Of at least two values; beyond the largest of few ones, it is that one."""
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def _gpu() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -17,15 +16,13 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.client import HOST, PORT, REQUEST, URL
 from warmgraph_api.report import WarmupReport
 from warmgraph_api.wire import decode_report
 
-PORT = 8123
-URL = f"http://127.0.0.1:{PORT}/v1/completions"
 PATIENCE_SECONDS = 300
-REQUEST = {"model": "m", "prompt": "hello", "temperature": 0, "ignore_eos": True}
 
 
 class Engine(contextlib.AbstractContextManager["Engine"]):
@@ -57,7 +54,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         while time.monotonic() < end:
             request = urllib.request.Request(URL, body, {"content-type": "application/json"})
             try:
-                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     answer.read()
                 return
             except (urllib.error.URLError, ConnectionError):
@@ -70,6 +67,10 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
     def report(self) -> WarmupReport:
         """The engine's last one."""
         return self._reports.last()
+
+    def scrape(self) -> Scrape:
+        with urllib.request.urlopen(f"{HOST}/metrics", timeout=60) as answer:
+            return Scrape(answer.read().decode())
 
     def wait_until_stored(self) -> None:
         """Until what it captured before it was ready is in the graph cache. Raises RuntimeError
@@ -84,6 +85,42 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._reports.close()
+
+
+class Scrape:
+    """An engine's metrics at one moment."""
+
+    def __init__(self, text: str) -> None:
+        families = text_string_to_metric_families(text)
+        self._samples = [sample for family in families for sample in family.samples]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum over all series of a name that have these labels; 0 if there is none yet."""
+        return sum(
+            sample.value
+            for sample in self._samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+
+class Window:
+    """What metrics counted between two moments."""
+
+    def __init__(self, before: Scrape, after: Scrape) -> None:
+        self._before, self._after = before, after
+
+    def total(self, name: str, **labels: str) -> float:
+        return self._after.total(name, **labels) - self._before.total(name, **labels)
+
+    @property
+    def gap_share(self) -> float:
+        """Of the GPU's time while there were requests: waiting for the host. Raises RuntimeError
+        if the engine measured none."""
+        busy = self.total("warmgraph_gpu_busy_seconds_total")
+        idle = self.total("warmgraph_gpu_idle_seconds_total")
+        if not busy:
+            raise RuntimeError("the engine measured no GPU time; it does on --device cuda only")
+        return idle / (busy + idle)
 
 
 class _Reports:
@@ -112,26 +149,3 @@ class _Reports:
 
     def close(self) -> None:
         self._listening.close()
-
-
-async def gaps_of(session: aiohttp.ClientSession, tokens: int) -> list[float]:
-    """Seconds between the tokens of one stream."""
-    body = {**REQUEST, "max_tokens": tokens, "stream": True}
-    gaps, last = [], 0.0
-    async with session.post(URL, json=body) as answer:
-        async for line in answer.content:
-            if line.startswith(b"data: {"):
-                now = time.perf_counter()
-                if last:
-                    gaps.append(now - last)
-                last = now
-    return gaps
-
-
-async def load(streams: int, tokens: int) -> tuple[list[float], float]:
-    """(every gap between two tokens in seconds, tokens per second) of streams at once."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        began = time.perf_counter()
-        found = await asyncio.gather(*(gaps_of(session, tokens) for _ in range(streams)))
-        seconds = time.perf_counter() - began
-    return [gap for gaps in found for gap in gaps], streams * tokens / seconds

@@ -107,6 +107,9 @@ class IdleDevice:
     def logits(self, _rows: int) -> Any:
         raise NotImplementedError
 
+    def timing(self) -> None:
+        return None
+
     def drawn(self) -> None:
         raise NotImplementedError
 

@@ -27,6 +27,7 @@ from warmgraph_api.resource import (
 )
 from warmgraph_engine import buckets
 from warmgraph_engine.flags import parser
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.store.policy import Retention, User
 
 
@@ -39,6 +40,7 @@ class EngineConfig:
     port: int = ports.ENGINE_PORT
     device: Device = Device.CPU
     execution: Execution = Execution.GRAPHS
+    graph_mode: GraphMode = GraphMode.FULL
     dtype: DType = DType.AUTO
     quantization: Quantization = Quantization.NONE
     attention_backend: str = "auto"
@@ -81,6 +83,8 @@ def _check(config: EngineConfig) -> None:
     """Raises ValueError for settings that do not go together."""
     if config.device is Device.CPU and config.dtype is DType.FLOAT16:
         raise ValueError("--dtype float16 needs --device cuda; a CPU runs float32 or bfloat16")
+    if config.device is Device.CPU and config.graph_mode is GraphMode.PIECEWISE:
+        raise ValueError("--graph-mode Piecewise needs --device cuda")
     if config.quantization is not Quantization.NONE:
         raise ValueError(f"--quantization {config.quantization} is not supported; none is")
     if config.tensor_parallel_size > 1:
@@ -102,6 +106,7 @@ def _config(a: argparse.Namespace) -> EngineConfig:
         port=a.port,
         device=Device(a.device),
         execution=Execution(a.execution),
+        graph_mode=GraphMode(a.graph_mode),
         dtype=DType(a.dtype),
         quantization=Quantization(a.quantization),
         attention_backend=a.attention_backend,

@@ -66,13 +66,18 @@ class GraphExecutor:
                 assert entry.graph is not None  # chosen because it has one
                 entry.graph.replay()
             logits = self._backend.result(shape.logit_rows)
+            timing = self._backend.timing()
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
             raise StepError(
                 f"{step.kind} step of {shape.tokens} tokens failed: {first_line(error)}"
             ) from error
         self._counts.note(shape, choice, used)
         return StepResult(
-            logits=logits, path=choice.path, reason=choice.reason, bucket=choice.bucket
+            logits=logits,
+            path=choice.path,
+            reason=choice.reason,
+            bucket=choice.bucket,
+            timing=timing,
         )
 
     def idle_work_due(self, *, busy: bool) -> bool:

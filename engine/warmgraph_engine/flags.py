@@ -22,6 +22,7 @@ from warmgraph_api.resource import (
     WarmupPolicy,
 )
 from warmgraph_engine import kv
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.store.policy import User
 
 
@@ -68,6 +69,12 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
         choices=_values(Execution),
         default=Execution.GRAPHS.value,
         help="Eager switches graphs off",
+    )
+    group.add_argument(
+        "--graph-mode",
+        choices=_values(GraphMode),
+        default=GraphMode.FULL.value,
+        help="Piecewise launches attention between graphs",
     )
     group.add_argument(
         "--dtype", choices=_values(DType), default=DType.AUTO.value, help="auto is float32 on a CPU"

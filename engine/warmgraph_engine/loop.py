@@ -24,7 +24,7 @@ from warmgraph_engine.sampling.sampler import PendingTokens, SampledToken, Sampl
 from warmgraph_engine.scheduler.plan import Plan, PlannedRow
 from warmgraph_engine.scheduler.scheduler import Scheduler
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
-from warmgraph_engine.step import Executor, Limits, StepResult
+from warmgraph_engine.step import Executor, Limits, StepResult, StepTiming
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +63,9 @@ class _Issued(msgspec.Struct, frozen=True, gc=False):
     scores: list[list[TokenLogprob]]
     """Prompt log-probabilities of each row."""
     tokens: PendingTokens
+    timing: StepTiming | None
+    follows: bool
+    """Since the step before it there was always a request to run."""
 
 
 Deliver = Callable[[list[Output]], None]
@@ -93,6 +96,7 @@ class EngineLoop:
         self._max_waiting = max_waiting
         self._may_run_ahead = not speculative_tokens
         self._unread: _Issued | None = None
+        self._had_work = False
         self._scheduler = Scheduler(executor.limits, speculative_tokens=speculative_tokens)
         self._deliver: Deliver = _nowhere
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
@@ -204,6 +208,7 @@ class EngineLoop:
         if issued is not None and not (self._may_run_ahead and issued.tokens.on_device):
             self._unread = None
             self._finish(issued)
+        self._had_work = self._busy()
         if not self._work_between_steps() and issued is None and earlier is None:
             self._sleep()
 
@@ -246,12 +251,15 @@ class EngineLoop:
         in_step = [self._sampler.in_step(of[0]) if len(of) == 1 else None for of in draws]
         result = self._executor.execute(plan.step(in_step))
         tokens = self._sampler.sample(result.logits, [draw for of in draws for draw in of])
-        return _Issued(plan, self._prompt_logprobs(plan, result), tokens)
+        scores = self._prompt_logprobs(plan, result)
+        return _Issued(plan, scores, tokens, result.timing, self._had_work)
 
     def _finish(self, issued: _Issued) -> None:
         """Read a step's tokens and tell each sequence what it got."""
         tokens = iter(issued.tokens.read())
         self._step_since = None if self._unread is None else time.monotonic()
+        if issued.timing is not None:
+            self._metrics.note_times(issued.timing.times(), follows=issued.follows)
         outputs: list[Output] = []
         for row, scored in zip(issued.plan.rows, issued.scores, strict=True):
             sequence = row.sequence

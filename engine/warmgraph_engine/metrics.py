@@ -11,6 +11,8 @@ from operator import eq
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from warmgraph_engine.step import StepTimes
+
 # A replayed decode step takes 1 to 50 ms, a prefill chunk up to a second on a CPU.
 _ITL_BUCKETS = (
     *(0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05),
@@ -96,6 +98,16 @@ class EngineMetrics:
             "Drafted tokens that the model confirmed.",
             registry=registry,
         )
+        self.gpu_busy_seconds = Counter(
+            "warmgraph_gpu_busy_seconds",
+            "Time of steps on the GPU, each from its first kernel to its last.",
+            registry=registry,
+        )
+        self.gpu_idle_seconds = Counter(
+            "warmgraph_gpu_idle_seconds",
+            "Time between steps on the GPU while there were requests to run.",
+            registry=registry,
+        )
         gauges = {
             "running_sequences": "Sequences that hold KV blocks.",
             "waiting_sequences": "Sequences that wait for KV blocks or a place in the batch.",
@@ -113,6 +125,12 @@ class EngineMetrics:
         self.drafts.inc()
         self.draft_tokens.inc(len(drafts))
         self.accepted_tokens.inc(sum(map(eq, drafts, tokens)))
+
+    def note_times(self, times: StepTimes, *, follows: bool) -> None:
+        """Count a step's times; those before it too if it `follows` another one's requests."""
+        self.gpu_busy_seconds.inc(times.busy_seconds)
+        if follows:
+            self.gpu_idle_seconds.inc(times.idle_seconds)
 
     def watch(self, **readers: Callable[[], float]) -> None:
         """Read these gauges when the metrics are scraped."""

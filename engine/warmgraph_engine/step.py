@@ -89,6 +89,24 @@ class PathReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """Where a step stands in its device's time."""
+
+    idle_seconds: float
+    """From the last kernel of the step before it to its first one."""
+    busy_seconds: float
+    """From its first kernel to its last."""
+
+
+class StepTiming(Protocol):
+    """The times of a step that may not have run yet."""
+
+    def times(self) -> StepTimes:
+        """Waits for the step, and then for nothing else."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     logits: Any
     """float32 of shape (sum of logit_rows, vocabulary), in row order, and the tokens that the step
@@ -98,6 +116,8 @@ class StepResult:
     reason: PathReason
     bucket: int
     """Size of the bucket used; 0 on the eager path."""
+    timing: StepTiming | None = None
+    """None where the device does not measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

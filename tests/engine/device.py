@@ -14,8 +14,6 @@ from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.step import (
     PENDING_TOKEN,
     Limits,
-    Path,
-    PathReason,
     Step,
     StepDraw,
     StepResult,
@@ -41,7 +39,7 @@ class ToyDevice(ToyExecutor):
         logits = ToyLogits(self)
         self._queue.append((Step(kind=step.kind, rows=rows), logits))
         self.most_ahead = max(self.most_ahead, len(self._queue))
-        return StepResult(logits=logits, path=Path.EAGER, reason=PathReason.NO_BUCKET, bucket=0)
+        return self._result(logits)
 
     def run_up_to(self, wanted: ToyLogits) -> None:
         while wanted.drawn_tokens is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from warmgraph_engine.step import (
     StepError,
     StepResult,
     StepRow,
+    StepTiming,
 )
 
 CIRCLE = 5
@@ -54,6 +56,8 @@ class ToyExecutor:
         self.before_step: Callable[[Step], None] = lambda step: None
         self.fail_at: int | None = None
         self.nan_at: int | None = None
+        self.timing: StepTiming | None = None
+        """Of every step."""
         self.idle_calls = 0
         self.gate = threading.Event()
         """Steps wait for it: tests close it to hold the engine still."""
@@ -74,7 +78,16 @@ class ToyExecutor:
         joined = np.concatenate([*logits, np.empty((0, self.limits.vocabulary))], dtype=np.float32)
         if self.nan_at == len(self.steps):
             joined[0, 3] = np.nan
-        return StepResult(logits=joined, path=Path.EAGER, reason=PathReason.NO_BUCKET, bucket=0)
+        return self._result(joined)
+
+    def _result(self, logits: Any) -> StepResult:
+        return StepResult(
+            logits=logits,
+            path=Path.EAGER,
+            reason=PathReason.NO_BUCKET,
+            bucket=0,
+            timing=self.timing,
+        )
 
     def idle_work_due(self, *, busy: bool) -> bool:
         self.idle_calls += 1

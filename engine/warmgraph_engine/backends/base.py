@@ -17,7 +17,7 @@ from warmgraph_engine.arena import ArenaLayout, Region
 from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.shapes import StepShape
-from warmgraph_engine.step import Limits
+from warmgraph_engine.step import Limits, StepTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,10 @@ class Backend(Protocol):
     def drawn(self) -> Sequence[int] | None:
         """By slot, the tokens that the last step drew itself; None if steps draw none here. Waits
         for it."""
+        ...
+
+    def timing(self) -> StepTiming | None:
+        """StepResult.timing of the last step. Waits for nothing."""
         ...
 
     def result(self, rows: int) -> Any:

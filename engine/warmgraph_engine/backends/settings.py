@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from warmgraph_engine.arena import ITEM_BYTES, ArenaLayout
 from warmgraph_engine.buffers import BufferSizes
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.models.config import ModelConfig, ModelError
 from warmgraph_engine.models.weights import WeightSpec
 from warmgraph_engine.step import Limits
@@ -22,6 +23,7 @@ class BackendSettings:
     max_batch_tokens: int
     max_tokens_per_sequence: int = 1
     """Of decode and verify steps: 1 + draft tokens."""
+    graph_mode: GraphMode = GraphMode.FULL
 
 
 def kv_blocks(config: ModelConfig, settings: BackendSettings) -> int:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cuda.bindings import driver
@@ -20,7 +22,9 @@ from tests.engine.harness import Engine, Result, sequence
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
+from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.backend import CudaBackend
+from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
@@ -194,6 +198,28 @@ def test_a_step_waits_for_nothing_and_the_next_one_goes_on_from_its_token(
     assert [first, second] == alone
 
 
+@pytest.mark.parametrize("capture", [True, False], ids=["graph", "eagerly"])
+def test_a_step_says_how_long_the_gpu_ran_it_and_had_nothing_to_run_before_it(
+    gpu: InterpretedGpu, backend: CudaBackend, capture: bool
+) -> None:
+    executor = GraphExecutor(backend, table(backend, capture=capture), StepCounts())
+    ahead, times = None, []
+    for position, pause in enumerate((0, 0, 30, 0, 500)):
+        if pause:  # the GPU has run all it had, and waits
+            gpu.cuStreamSynchronize(backend._device.stream)
+            gpu.milliseconds += pause
+        step = executor.execute(decode(8, position, StepDraw()))
+        if ahead is not None:
+            times.append(ahead.timing.times())
+        ahead = step
+    assert [round(1e3 * time.idle_seconds) for time in times] == [0, 0, 30, 0]
+    recorded = document.decode(backend.recorder.record(1, shape_of(decode(8, 0))).document)
+    assert [round(1e3 * time.busy_seconds) for time in times] == [len(recorded.nodes)] * 4
+    waiting = gpu.waiting()
+    ahead.timing.times()
+    assert waiting and not gpu.waiting(), "it waits for its step alone"
+
+
 def backend_tokens(executor: GraphExecutor, tokens: list[int]) -> list[int]:
     """The likeliest token after each, one step at a time, from logits on the host."""
     found = []
@@ -264,6 +290,31 @@ def drawn(executor: GraphExecutor) -> list[int]:
         draw = StepDraw(scale=0.5, top_p=0.9, number=0.3) if position % 2 else StepDraw()
         tokens.append(executor.execute(decode(7, position, draw)).logits.drawn()[0])
     return tokens
+
+
+def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
+    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = table(backend)
+    executor = GraphExecutor(backend, graphs, StepCounts())
+    expected = drawn(executor)
+    pieces = PiecewisePlayer(backend.player)
+    for entry in graphs.entries():
+        entry.graph = pieces.load(entry.image)
+    launched = []
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(*arguments: Any) -> Any:
+            launched.append(getattr(arguments[1], "kernel", "graph"))
+            return call(*arguments)
+
+        return launch
+
+    for name in ("cuLaunchKernelEx", "cuGraphLaunch"):
+        monkeypatch.setattr(driver, name, counted(getattr(driver, name)))
+    assert drawn(executor) == expected
+    one_layer = ["inputs.copy_inputs", "graph", "attention.attention_decode", "graph"]
+    assert launched == one_layer * len(expected)
 
 
 def test_an_image_that_reads_the_host_in_the_middle_of_a_step_is_refused(

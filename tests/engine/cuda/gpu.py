@@ -2,7 +2,8 @@
 
 It is as lazy as a GPU may be. Nothing in a stream happens before somebody waits for it, and then
 only as far as was waited for. So whoever writes to memory that a step has yet to read, or reads
-what it has yet to write, gets wrong numbers here every time.
+what it has yet to write, gets wrong numbers here every time. Its time stands still but for kernels,
+each of which takes a millisecond, and for what a test lets pass.
 """
 
 from __future__ import annotations
@@ -45,10 +46,13 @@ class InterpretedGpu:
         self._numbers = itertools.count(1)
         self._streams: dict[int, deque[Callable[[], None]]] = {}
         self._captured: list[Callable[[], None]] | None = None
-        self._done: set[int] = set()
+        self._done: dict[int, int] = {}
+        self._timed: set[int] = set()
         self._recorded: dict[int, tuple[int, int]] = {}
         self.compiled: list[str] = []
         """Kernels, in the order in which they were compiled."""
+        self.milliseconds = 0
+        """What its clock says."""
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in dir(self):
@@ -162,8 +166,11 @@ class InterpretedGpu:
             waiting.popleft()()
         return (_OK,)
 
-    def cuEventCreate(self, _flags: int) -> tuple[Any, int]:
-        return _OK, next(self._numbers)
+    def cuEventCreate(self, flags: int) -> tuple[Any, int]:
+        event = next(self._numbers)
+        if not flags & driver.CUevent_flags.CU_EVENT_DISABLE_TIMING.value:
+            self._timed.add(event)
+        return _OK, event
 
     def cuEventDestroy(self, event: int) -> tuple[Any]:
         self._recorded.pop(event, None)
@@ -172,7 +179,7 @@ class InterpretedGpu:
     def cuEventRecord(self, event: int, stream: Any) -> tuple[Any]:
         place = next(self._numbers)
         self._recorded[event] = int(stream), place
-        return self._later(stream, lambda: self._done.add(place))
+        return self._later(stream, lambda: self._done.update({place: self.milliseconds}))
 
     def cuEventSynchronize(self, event: int) -> tuple[Any]:
         if event in self._recorded:
@@ -180,6 +187,15 @@ class InterpretedGpu:
             while place not in self._done:
                 self._streams[stream].popleft()()
         return (_OK,)
+
+    def cuEventElapsedTime(self, begin: int, end: int) -> tuple[Any, float]:
+        """In milliseconds, between their latest records."""
+        if not {begin, end} <= self._timed & self._recorded.keys():
+            return driver.CUresult.CUDA_ERROR_INVALID_HANDLE, 0.0
+        places = [self._recorded[event][1] for event in (begin, end)]
+        if not self._done.keys() >= set(places):
+            return driver.CUresult.CUDA_ERROR_NOT_READY, 0.0
+        return _OK, float(self._done[places[1]] - self._done[places[0]])
 
     # --- kernels and graphs ------------------------------------------------------------------
 
@@ -203,7 +219,12 @@ class InterpretedGpu:
         if "PDL" in kernel.arg_names:
             constants["PDL"] = 0
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
-        return self._later(config.hStream, lambda: kernel[grid](**arguments, **constants))
+
+        def run() -> None:
+            kernel[grid](**arguments, **constants)
+            self.milliseconds += 1
+
+        return self._later(config.hStream, run)
 
     def cuStreamBeginCapture(self, _stream: Any, _mode: Any) -> tuple[Any]:
         self._captured = []

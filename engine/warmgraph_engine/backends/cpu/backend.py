@@ -75,6 +75,9 @@ class CpuBackend:
     def drawn(self) -> None:
         return None
 
+    def timing(self) -> None:
+        return None
+
     def logits(self, rows: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         return self._logits[:rows]
 

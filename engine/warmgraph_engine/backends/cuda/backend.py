@@ -10,6 +10,7 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends import settings as common
+from warmgraph_engine.backends.base import Player
 from warmgraph_engine.backends.cuda.compiler import Compiler
 from warmgraph_engine.backends.cuda.driver import Device, check
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
@@ -23,17 +24,20 @@ from warmgraph_engine.backends.cuda.layout import (
 from warmgraph_engine.backends.cuda.loader import WeightLoading, plan
 from warmgraph_engine.backends.cuda.logits import DeviceLogits, LogitRows
 from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostRegions
+from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
 from warmgraph_engine.backends.cuda.turns import Turns
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.models.config import ModelConfig, ModelError
 from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.sampling.device import DeviceSampler
 from warmgraph_engine.shapes import StepShape
+from warmgraph_engine.step import StepTiming
 
 OLDEST_CAPABILITY = 90
 """Hopper: the kernels use its programmatic dependent launch."""
@@ -86,7 +90,9 @@ class CudaBackend:
         self.sampler = DeviceSampler(vocabulary=config.vocabulary)
         dtypes = {name: region.dtype for name, region in addresses.regions.items()}
         compiler = Compiler(device.capability, dtypes)
-        self.player = CudaPlayer(device, sets, self._turns, on_kernel=compiler.learn)
+        self._launcher = CudaPlayer(device, sets, self._turns, on_kernel=compiler.learn)
+        piecewise = settings.graph_mode is GraphMode.PIECEWISE
+        self.player: Player = PiecewisePlayer(self._launcher) if piecewise else self._launcher
         program = partial(step_program, config, geometry(settings))
         self.recorder = CudaRecorder(compiler, addresses.regions, program, usual_shapes(settings))
         self._logits_address = addresses["buffers.logits"]
@@ -108,7 +114,7 @@ class CudaBackend:
         if shape not in self._eager:
             if len(self._eager) == EAGER_SHAPES:
                 self._eager.pop(next(iter(self._eager)))  # the oldest
-            self._eager[shape] = self.player.prepare(self.recorder.record(shape.tokens, shape))
+            self._eager[shape] = self._launcher.prepare(self.recorder.record(shape.tokens, shape))
         self._eager[shape].run()
 
     def poison_logits(self, rows: int) -> None:
@@ -130,6 +136,9 @@ class CudaBackend:
 
     def drawn(self) -> Sequence[int]:
         return self._turns.last.read()
+
+    def timing(self) -> StepTiming:
+        return self._turns.last
 
     def result(self, rows: int) -> DeviceLogits:  # noqa: ARG002 (the logits are where they are)
         return DeviceLogits(self._logit_rows, self._turns.last)

@@ -164,7 +164,15 @@ class CudaGraph:
         self.bytes = size
 
     def replay(self) -> None:
-        self._launches.hand_over(lambda stream: check(cuda.cuGraphLaunch(self._executable, stream)))
+        self.hand_over(self.enqueue)
+
+    def hand_over(self, rest: Callable[[Any], object]) -> None:
+        """As CudaLaunches.hand_over."""
+        self._launches.hand_over(rest)
+
+    def enqueue(self, stream: Any) -> None:
+        """The graph alone, without the launches in front of it."""
+        check(cuda.cuGraphLaunch(self._executable, stream))
 
     def __del__(self) -> None:
         # Not checked: at the end of the process the driver may be gone.
@@ -187,12 +195,17 @@ class CudaLaunches:
         self._inputs, self._nodes = inputs, nodes
 
     def run(self) -> None:
-        self.hand_over(lambda _: self._nodes.enqueue())
+        self.hand_over(self.enqueue)
+
+    def enqueue(self, _stream: Any) -> None:
+        """The launches behind the inputs' alone, into the stream that they were made for."""
+        self._nodes.enqueue()
 
     def hand_over(self, rest: Callable[[Any], object]) -> None:
         """Enqueue the step that lies in the current set of host buffers, whose kernels but the
         first `rest` puts into the stream that it is given. Waits for nothing."""
         self._device.use()
+        self._turns.begin()
         self._inputs[self._turns.current].enqueue()
         rest(self._device.stream)
         self._turns.done()

@@ -2,7 +2,8 @@
 
 The host writes a step into one set while the device may still have to read the step before from
 the other. A set is written again only when the step that lay in it is over, and its tokens are
-kept by then.
+kept by then. So are the times that the device took, which are events in the stream around each
+step: to read them, too, waits for nothing but the step.
 """
 
 from __future__ import annotations
@@ -14,22 +15,50 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.step import StepTimes
+
+
+class _Events:
+    """Where in the stream a step begins and ends."""
+
+    def __init__(self) -> None:
+        flag = cuda.CUevent_flags.CU_EVENT_DEFAULT.value  # with times
+        self.begin = check(cuda.cuEventCreate(flag))
+        self.end = check(cuda.cuEventCreate(flag))
 
 
 class Drawn:
     """The tokens that one step draws, by slot; -1 where the logits hold NaN or infinity."""
 
-    def __init__(self, event: Any, tokens: NDArray[Any]) -> None:
-        """`tokens` is where the step leaves them before the event."""
-        self._event, self._tokens = event, tokens
-        self._read: list[int] | None = None
+    def __init__(self, before: _Events | None, events: _Events, tokens: NDArray[Any]) -> None:
+        """`before` are the events of the step before this one; `tokens` is where the step leaves
+        them before its end."""
+        self._before, self._events, self._tokens = before, events, tokens
+        self._read: tuple[list[int], StepTimes] | None = None
 
     def read(self) -> Sequence[int]:
         """Wait for the step. Raises CudaError if it, or one before it, failed."""
+        return self._result()[0]
+
+    def times(self) -> StepTimes:
+        """As `read`."""
+        return self._result()[1]
+
+    def _result(self) -> tuple[list[int], StepTimes]:
         if self._read is None:
-            check(cuda.cuEventSynchronize(self._event))
-            self._read = self._tokens.tolist()
+            begin, end = self._events.begin, self._events.end
+            check(cuda.cuEventSynchronize(end))
+            before = self._before
+            times = StepTimes(
+                idle_seconds=0.0 if before is None else _seconds(before.end, begin),
+                busy_seconds=_seconds(begin, end),
+            )
+            self._read = self._tokens.tolist(), times
         return self._read
+
+
+def _seconds(begin: Any, end: Any) -> float:
+    return float(check(cuda.cuEventElapsedTime(begin, end))) / 1e3
 
 
 class Turns:
@@ -38,9 +67,11 @@ class Turns:
     def __init__(self, device: Device, drawn: NDArray[Any]) -> None:
         """`drawn` is (sets, slots)."""
         self._device, self._results = device, drawn
-        flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
-        self._events = [check(cuda.cuEventCreate(flag)) for _ in drawn]
+        # One more than sets: a step is read when the one after it has been handed over, and it
+        # is then that the end of the one before it is asked for.
+        self._events = [_Events() for _ in range(len(drawn) + 1)]
         self._steps: list[Drawn | None] = [None] * len(drawn)
+        self._begun = 0
         self.current = 0
         """The set that the next step is written to and read from."""
 
@@ -59,9 +90,17 @@ class Turns:
             step.read()
         return self.current
 
+    def begin(self) -> None:
+        """The step in the current set is handed over from here on."""
+        events = self._events[self._begun % len(self._events)]
+        check(cuda.cuEventRecord(events.begin, self._device.stream))
+
     def done(self) -> None:
         """The step in the current set has been handed over; the other set is next."""
-        event = self._events[self.current]
-        check(cuda.cuEventRecord(event, self._device.stream))
-        self._steps[self.current] = Drawn(event, self._results[self.current])
-        self.current = (self.current + 1) % len(self._events)
+        number, count = self._begun, len(self._events)
+        events = self._events[number % count]
+        check(cuda.cuEventRecord(events.end, self._device.stream))
+        before = self._events[(number - 1) % count] if number else None
+        self._steps[self.current] = Drawn(before, events, self._results[self.current])
+        self._begun += 1
+        self.current = (self.current + 1) % len(self._results)

@@ -1,0 +1,295 @@
+"""What docs/benchmarks/README.md shows of each JSON file.
+
+A cell is text with figures in braces, `{NAME:FORMAT}` or `{NAME / NAME:FORMAT}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    file: str
+    """Its name, without a suffix."""
+    title: str
+    groups: Mapping[str, str]
+    """By their label: what stands for {} in the series' names."""
+    series: Mapping[str, str]
+    """By their label: the name of a figure in each group."""
+    spec: str
+    """Format of a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One file's part of the page."""
+
+    command: str
+    """What makes it."""
+    table: Table
+    plots: Sequence[Plot] = ()
+
+
+def _row(label: str, pattern: str, *keys: object) -> tuple[str, ...]:
+    """Cells that differ in what stands for @."""
+    return (label, *(pattern.replace("@", str(key)) for key in keys))
+
+
+_SHAPES = ("1b", "8b")
+_EXECUTIONS = ("graphs", "eager")
+_MODES = ("full", "piecewise", "eager")
+_BATCHES = (1, 8, 64)
+_PERCENTILES = {f"p{percent}": f"p{percent}" for percent in (50, 95, 99)}
+_KEPT = "{@.accepted:.0f} of {@.drafted:.0f}"
+_INPUTS = [(batch, length) for batch in (1, 2, 4) for length in (64, 256, 1024)]
+
+SHOWN: Mapping[str, Shown] = {
+    "decode": Shown(
+        command="gpu_serving --folder DIR",
+        table=Table(
+            ("", "1.1B", "8B"),
+            [
+                _row("between two tokens, one stream", "{@.itl_ms:.3f} ms", *_SHAPES),
+                _row("8 streams", "{@.tok_s_8:,.0f} tok/s", *_SHAPES),
+                _row("64 streams", "{@.tok_s_64:,.0f} tok/s", *_SHAPES),
+            ],
+        ),
+    ),
+    "coldstart": Shown(
+        command="gpu_serving --folder DIR",
+        table=Table(
+            ("", "1.1B", "8B"),
+            [
+                _row(
+                    "exec to first answer, nothing stored, no kernel compiled",
+                    "{@.no_cache_s:.1f} s",
+                    *_SHAPES,
+                ),
+                _row("exec to first answer, graphs stored", "{@.first_token_s:.2f} s", *_SHAPES),
+                _row(
+                    "of that: looking up, reading and rebuilding 36 graphs",
+                    "{@.graphs_s:.2f} s",
+                    *_SHAPES,
+                ),
+                _row("stored graphs and their kernels", "{@.entry_mb:.1f} MB", *_SHAPES),
+            ],
+        ),
+    ),
+    "idle": Shown(
+        command="idle_gap",
+        table=Table(
+            ("", "1 stream", "64 streams"),
+            [
+                _row("GPU's time between steps ÷ all", "{gap_share.@:.1%}", 1, 64),
+                _row("a step and the gap before it", "{step_ms.@:.3f} ms", 1, 64),
+            ],
+        ),
+    ),
+    "lazy": Shown(
+        command="lazy_capture",
+        table=Table(
+            ("between two tokens", "steady", "beside captures"),
+            [
+                ("99th percentile", "{p99_ms:.2f} ms", "{p99_lazy_ms:.2f} ms"),
+                ("ratio of the two", "", "{p99_ratio:.2f}"),
+                ("longest", "", "{max_lazy_ms:.1f} ms"),
+                ("graphs captured", "", "{captured_beside:.0f}"),
+            ],
+        ),
+    ),
+    "traffic": Shown(
+        command="traffic",
+        table=Table(
+            ("", "with graphs", "eagerly"),
+            [
+                *(
+                    _row(f"{label}, {percent}", f"{{@.{name}.{percent}:,.2f}} ms", *_EXECUTIONS)
+                    for label, name in (
+                        ("to the first token", "ttft_ms"),
+                        ("between two tokens", "itl_ms"),
+                        ("whole request", "request_ms"),
+                    )
+                    for percent in _PERCENTILES
+                ),
+                *(
+                    _row(
+                        f"short requests: {label}, p99",
+                        f"{{@.short.{name}.p99:,.2f}} ms",
+                        *_EXECUTIONS,
+                    )
+                    for label, name in (
+                        ("to the first token", "ttft_ms"),
+                        ("between two tokens", "itl_ms"),
+                        ("whole request", "request_ms"),
+                    )
+                ),
+                _row(
+                    "throughput",
+                    "{@.tok_s:,.0f} tok/s, {@.requests_s:.1f} requests/s",
+                    *_EXECUTIONS,
+                ),
+                _row("CPU time of a request", "{@.cpu_ms_per_request:.1f} ms", *_EXECUTIONS),
+                _row("padding ÷ all tokens computed", "{@.padded_share:.1%}", *_EXECUTIONS),
+                _row("steps without a graph", "{@.eager_share:.1%}", *_EXECUTIONS),
+                _row("GPU's time between steps ÷ all", "{@.gap_share:.1%}", *_EXECUTIONS),
+            ],
+        ),
+        plots=[
+            Plot(
+                file=f"traffic_{file}",
+                title=f"{title}, ms",
+                groups=_PERCENTILES,
+                series={
+                    "with graphs": f"graphs.{name}.{{}}",
+                    "eagerly": f"eager.{name}.{{}}",
+                },
+                spec=".2f",
+            )
+            for file, title, name in (
+                ("ttft", "Recorded traffic: to the first token", "ttft_ms"),
+                ("itl", "Recorded traffic: between two tokens", "itl_ms"),
+                ("short", "Recorded traffic: whole short requests", "short.request_ms"),
+            )
+        ],
+    ),
+    "graph_modes": Shown(
+        command="graph_modes",
+        table=Table(
+            ("decode steps", "one graph", "in pieces", "launch by launch"),
+            [
+                _row(f"{label}, batch {batch}", pattern.replace("#", str(batch)), *_MODES)
+                for label, pattern in (
+                    ("launches", "{@.launches.#:.0f}"),
+                    ("CPU time to launch", "{@.cpu_us.#:.0f} µs"),
+                    ("time of a step", "{@.step_ms.#:.3f} ms"),
+                    ("weights read", "{@.weights_tb_s.#:.2f} TB/s"),
+                )
+                for batch in _BATCHES
+            ]
+            + [
+                (*_row(label, pattern, "full", "piecewise"), "")
+                for label, pattern in (
+                    ("to make from an image, batch 1", "{@.load_ms.1:.2f} ms"),
+                    ("of that: instantiation", "{@.instantiate_ms.1:.2f} ms"),
+                    ("of that: upload", "{@.upload_ms.1:.2f} ms"),
+                    ("GPU memory, batch 1", "{@.graph_kib.1:.0f} KiB"),
+                )
+            ],
+        ),
+        plots=[
+            Plot(
+                file=f"graph_modes_{name}",
+                title=title,
+                groups={f"batch {batch}": str(batch) for batch in _BATCHES},
+                series={
+                    "one graph": f"full.{name}.{{}}",
+                    "in pieces": f"piecewise.{name}.{{}}",
+                    "launch by launch": f"eager.{name}.{{}}",
+                },
+                spec=spec,
+            )
+            for name, title, spec in (
+                ("step_ms", "A decode step, ms", ".2f"),
+                ("cpu_us", "CPU time to launch a decode step, µs", ".0f"),
+            )
+        ],
+    ),
+    "gpt2": Shown(
+        command="gpt2_forward --device cuda",
+        table=Table(
+            ("batch, sequence", "eagerly", "graph", "ratio"),
+            [
+                (
+                    f"{batch}, {length}",
+                    f"{{eager_ms.{batch}.{length}:.2f}} ms",
+                    f"{{graph_ms.{batch}.{length}:.2f}} ms",
+                    f"{{eager_ms.{batch}.{length} / graph_ms.{batch}.{length}:.2f}}",
+                )
+                for batch, length in _INPUTS
+            ],
+        ),
+        plots=[
+            Plot(
+                file="gpt2",
+                title="One forward pass of GPT-2's shape, ms",
+                groups={f"{batch}, {length}": f"{batch}.{length}" for batch, length in _INPUTS},
+                series={"graph": "graph_ms.{}", "eagerly": "eager_ms.{}"},
+                spec=".2f",
+            )
+        ],
+    ),
+    "streaming": Shown(
+        command="streaming",
+        table=Table(
+            ("", "µs for each token"),
+            [
+                ("event loop: detokenize, write JSON, send", "{event_loop_us_per_token:.0f}"),
+                (
+                    "engine's thread: schedule, write the step, read tokens, hand out",
+                    "{engine_thread_us_per_token:.0f}",
+                ),
+            ],
+        ),
+    ),
+    "cpu_decode": Shown(
+        command="cpu_decode --model DIR",
+        table=Table(
+            ("", "ratio"),
+            [
+                (
+                    "tokens per second, batch 1, with graphs ÷ transformers",
+                    "{ratio.graph_1_to_transformers:.2f}",
+                ),
+                (
+                    "tokens per second, 8 sequences ÷ 1, with graphs",
+                    "{ratio.graph_8_to_graph_1:.2f}",
+                ),
+                (
+                    "tokens per second with graphs ÷ eagerly, batch 1",
+                    "{graph.tok_s_1 / eager.tok_s_1:.2f}",
+                ),
+                ("the same, 8 sequences", "{graph.tok_s_8 / eager.tok_s_8:.2f}"),
+            ],
+        ),
+    ),
+    "restored_check": Shown(
+        command="restored_check --model DIR",
+        table=Table(
+            ("", "ratio"),
+            [("time of the check, with answers ÷ without", "{ratio.by_answer_to_in_full:.2f}")],
+        ),
+    ),
+    "speculative": Shown(
+        command="speculative --model DIR",
+        table=Table(
+            (
+                "tokens per second with drafts ÷ without",
+                "with graphs",
+                "eagerly",
+                "drafted tokens kept",
+            ),
+            [
+                (
+                    label,
+                    f"{{ratio.{texts}.graph_{batch}:.2f}}",
+                    f"{{ratio.{texts}.eager_{batch}:.2f}}",
+                    _KEPT.replace("@", f"{texts}.batch_{batch}"),
+                )
+                for label, texts, batch in (
+                    ("answers that repeat their prompt, 1 sequence", "repeats", 1),
+                    ("the same, 4 sequences", "repeats", 4),
+                    ("answers to open questions, 1 sequence", "new", 1),
+                    ("the same, 4 sequences", "new", 4),
+                )
+            ],
+        ),
+    ),
+}

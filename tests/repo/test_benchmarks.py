@@ -1,0 +1,58 @@
+"""The page of measured figures shows what was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import arrivals, report
+from benchmarks.results import FOLDER
+from benchmarks.tables import SHOWN, Shown
+
+
+def names(shown: Shown) -> set[str]:
+    """Of the figures that are shown."""
+    cells = " ".join(cell for row in shown.table.rows for cell in row)
+    found = {name for both in re.findall(r"\{([^}:]+):", cells) for name in both.split(" / ")}
+    for plot in shown.plots:
+        found |= {s.format(g) for s in plot.series.values() for g in plot.groups.values()}
+    return found
+
+
+def test_tables_and_plots_are_what_the_files_give() -> None:
+    files = report.rendered(FOLDER)
+    assert {path for path in files if path.read_text() != files[path]} == set()
+    assert {path for path in FOLDER.glob("*.svg") if path not in files} == set()
+
+
+def test_every_file_has_a_place_on_the_page() -> None:
+    page = (FOLDER / "README.md").read_text()
+    assert set(re.findall(r"<!-- (\w+)\.json -->", page)) == set(SHOWN)
+    assert {path.stem for path in FOLDER.glob("*.json")} <= set(SHOWN)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_file_becomes_a_table_and_plots(name: str, tmp_path: Path) -> None:
+    figures = {figure: number + 0.5 for number, figure in enumerate(sorted(names(SHOWN[name])))}
+    result = {"hardware": "a GPU", "versions": {"x": "1"}, "date": "2026-01-02", "figures": figures}
+    (tmp_path / f"{name}.json").write_text(json.dumps(result))
+    (tmp_path / "README.md").write_text(
+        f"before\n<!-- {name}.json -->\nstale\n<!-- end -->\nafter\n"
+    )
+    files = report.rendered(tmp_path)
+    page = files.pop(tmp_path / "README.md")
+    assert page.startswith("before\n") and page.endswith("<!-- end -->\nafter\n")
+    assert "a GPU; x 1; 2026-01-02" in " ".join(page.split())
+    assert "stale" not in page and report.MISSING not in page and "{" not in page
+    assert len(files) == page.count("![") == len(SHOWN[name].plots)
+    for path, content in files.items():
+        assert f"({path.name})" in page
+        ElementTree.fromstring(content)
+
+
+def test_the_recorded_traffic_is_what_its_script_writes() -> None:
+    assert arrivals.FILE.read_text().splitlines() == list(arrivals.lines())
