@@ -81,8 +81,6 @@ def _check(config: EngineConfig) -> None:
     """Raises ValueError for settings that do not go together."""
     if config.device is Device.CPU and config.dtype is DType.FLOAT16:
         raise ValueError("--dtype float16 needs --device cuda; a CPU runs float32 or bfloat16")
-    if config.quantization is not Quantization.NONE:
-        raise ValueError(f"--quantization {config.quantization} is not supported; none is")
     if config.tensor_parallel_size > 1:
         raise ValueError("--tensor-parallel-size above 1 is not supported")
     if config.attention_backend != "auto":

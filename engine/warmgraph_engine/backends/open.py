@@ -26,6 +26,7 @@ def backend_settings(config: EngineConfig, checkpoint: Checkpoint) -> BackendSet
         max_batch_size=config.max_batch_size,
         max_batch_tokens=config.max_batch_tokens,
         max_tokens_per_sequence=1 + config.speculative_tokens,
+        quantization=config.quantization,
     )
 
 
