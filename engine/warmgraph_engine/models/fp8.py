@@ -44,7 +44,8 @@ def quantize_rows(
 
 def dequantize_rows(codes: NDArray[np.uint8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
     """What the bytes of each row stand for, in float32."""
-    result: NDArray[np.float32] = numbers()[codes] * scales[:, np.newaxis]
+    with np.errstate(invalid="ignore"):  # zero times infinity
+        result: NDArray[np.float32] = numbers()[codes] * scales[:, np.newaxis]
     return result
 
 
@@ -55,7 +56,8 @@ def numbers() -> NDArray[np.float32]:
     exponents, mantissas = codes >> 3 & 15, codes & 7
     # Exponent 0 is that of 1 without the leading one.
     magnitudes = np.ldexp((exponents > 0) + mantissas / 8, np.maximum(exponents, 1) - 7)
-    result = np.where(codes & 0x80, -magnitudes, magnitudes).astype(np.float32)
+    signed = np.where(codes & 0x80, -magnitudes, magnitudes)
+    result: NDArray[np.float32] = signed.astype(np.float32)
     result[codes & _NAN == _NAN] = np.nan
     return result
 
