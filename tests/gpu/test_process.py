@@ -80,3 +80,29 @@ def test_the_second_start_restores_the_graphs_without_torch_or_a_compiler(
     eager.serve()
     assert eager.complete("hello there") == answer
     assert eager.stop() == 0
+
+
+def test_graphs_of_another_quantization_are_a_miss_and_its_own_are_restored(
+    start: Callable[..., Engine], tmp_path: Path
+) -> None:
+    cache = f"--cache-directory={tmp_path / 'cache'}"
+    plain = start(cache)
+    plain.serve()
+    plain.wait_for(lambda: "stored 4 graphs" in plain.log)
+    assert plain.stop() == 0
+
+    quantized = start(cache, "--quantization=fp8")
+    quantized.serve()
+    assert "quantization is fp8, stored graphs have none" in quantized.log
+    answer = quantized.complete("hello there")
+    quantized.wait_for(lambda: "stored 4 graphs" in quantized.log)
+    assert quantized.stop() == 0
+
+    again = start(cache, "--quantization=fp8")
+    again.serve()
+    assert "graph cache: Hit" in again.log
+    assert "known answers: 4 by stored answer, 0 in full" in again.log
+    assert again.complete("hello there") == answer
+    assert "libtorch" not in libraries(again)
+    assert "libtriton" not in libraries(again)
+    assert again.stop() == 0

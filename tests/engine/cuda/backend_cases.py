@@ -9,9 +9,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cuda.bindings import driver
 from safetensors.torch import save_file
@@ -20,11 +22,13 @@ from tests.engine.cuda.gpu import InterpretedGpu
 from tests.engine.cuda.models import checkpoint_tensors, random_weights, settings
 from tests.engine.harness import Engine, Result, sequence
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.backend import CudaBackend
 from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
+from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
@@ -55,10 +59,13 @@ BUCKETS = [(StepKind.DECODE, 2), (StepKind.DECODE, 4), (StepKind.PREFILL, 16)]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("model")
+    return write(tmp_path_factory.mktemp("model"), "float32")
+
+
+def write(folder: Path, dtype: str) -> Checkpoint:
     config = parse_config(MODEL)
     (folder / "config.json").write_text(json.dumps(MODEL))
-    tensors = checkpoint_tensors(config, random_weights(config, "float32"))
+    tensors = checkpoint_tensors(config, random_weights(config, dtype))
     save_file(tensors, folder / "model.safetensors")
     return Checkpoint(folder)
 
@@ -75,8 +82,10 @@ def backend(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
     return on(gpu, checkpoint)
 
 
-def on(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
-    backend = CudaBackend(checkpoint, OPTIONS)
+def on(
+    gpu: InterpretedGpu, checkpoint: Checkpoint, options: BackendSettings = OPTIONS
+) -> CudaBackend:
+    backend = CudaBackend(checkpoint, options)
     backend.finish_loading()
     gpu.map(*backend.player._sets)
     return backend
@@ -243,6 +252,30 @@ def test_tokens_outlive_the_buffers_that_they_came_in(
     executor.execute(decode(10, 2, StepDraw(), slot=1))
     token = kept.drawn()[1]
     assert [token] == backend_tokens(executor, [8])
+
+
+@pytest.mark.parametrize("stored", ["bfloat16", "float32"])
+def test_quantized_graphs_give_the_bits_of_eager_execution_and_the_logits_of_the_cpu(
+    gpu: InterpretedGpu, tmp_path: Path, stored: str
+) -> None:
+    """From a checkpoint of either type; exact and padded."""
+    options = replace(OPTIONS, quantization=Quantization.FP8)
+    checkpoint = write(tmp_path, stored)
+    backend, cpu = on(gpu, checkpoint, options), CpuBackend(checkpoint, options)
+    graphs = table(backend)
+    paths = set()
+    for rows in (2, 3):
+        step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
+        for n, row in enumerate(step.rows):
+            row.block_table[:] = [n + 1]
+        replayed = GraphExecutor(backend, graphs, StepCounts()).execute(step)
+        paths.add(replayed.path)
+        logits = replayed.logits.on_host(range(rows)).copy()
+        eager = GraphExecutor(backend, table(backend, capture=False), StepCounts()).execute(step)
+        assert np.array_equal(eager.logits.on_host(range(rows)), logits)
+        wanted = GraphExecutor(cpu, table(cpu, capture=False), StepCounts()).execute(step)
+        np.testing.assert_allclose(logits, wanted.logits, rtol=1e-4, atol=1e-5)
+    assert paths == {Path.EXACT, Path.PADDED}
 
 
 def test_every_graph_passes_the_check_and_a_broken_one_does_not(
