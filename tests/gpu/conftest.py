@@ -32,7 +32,7 @@ class Served:
         self.config = parse_config(values)
         sizes = {
             "block_size": 16,
-            "kv_cache_bytes": 64 << 20,
+            "kv_cache_bytes": 16 << 20,
             "max_model_length": 2048,
             "max_batch_size": 32,
             "max_batch_tokens": 512,

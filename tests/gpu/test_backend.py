@@ -137,33 +137,6 @@ def test_a_token_gets_the_same_bits_however_it_is_computed(
     assert np.array_equal(np.stack(decoded, axis=1).reshape(20, -1), results[0][10:])
 
 
-@pytest.mark.parametrize("name", ["llama", "smollm2", "gpt2"])
-def test_graphs_give_the_bits_of_eager_execution(serve: Callable[..., Served], name: str) -> None:
-    """Every bucket, exact and padded, over poisoned free blocks and poisoned outputs."""
-    model = serve(*MODELS[name], max_batch_tokens=512)
-    buckets = [(DECODE, n) for n in (1, 2, 4, 8, 16, 17, 32)]
-    buckets += [(PREFILL, n) for n in (16, 64, 65, 256, 512)] + [(VERIFY, n) for n in (1, 4, 8)]
-    chance = random.Random(1)
-    for kind, size in buckets:
-        shape = bucket_shape(kind, size, max_batch_size=32, speculative_tokens=3)
-        graph, _ = model.capture(shape)
-        for used in {shape.sequences, max(1, shape.sequences - 1)}:
-            poison(model)
-            work = sequences(model, [chance.randrange(5, 40) for _ in range(used)], seed=size)
-            starts = [0 if kind is PREFILL else chance.randrange(1, 4) for _ in range(used)]
-            if any(starts):
-                model.eager(work.step(PREFILL, starts, logits=0))
-            done = list(work.done)
-            each = max(1, shape.tokens // shape.sequences)
-            count = [1 if kind is DECODE else min(each, 4)] * used
-            step = work.step(kind, count, logits=1 if kind is PREFILL else None)
-            eager = model.eager(step)
-            work.done = done
-            replayed = model.replay(graph, step, shape)
-            assert np.isfinite(eager).all()
-            assert np.array_equal(eager, replayed), (kind, size, used)
-
-
 def test_one_graph_serves_every_length(serve: Callable[..., Served]) -> None:
     model = serve(*MODELS["llama"])
     shape = bucket_shape(DECODE, 4, max_batch_size=32, speculative_tokens=0)

@@ -5,14 +5,11 @@ Run by test_program.py, in a process where Triton interprets.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from cuda.bindings import driver
-from safetensors.torch import save_file
 
+from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
-from tests.engine.cuda.models import checkpoint_tensors, random_weights, settings
 from tests.engine.harness import Engine, Result, sequence
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
@@ -22,37 +19,17 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
-from warmgraph_engine.models.config import parse_config
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import PENDING_TOKEN, Path, Step, StepDraw, StepError, StepRow
 from warmgraph_engine.warmup.check import KnownAnswers, check_order
 from warmgraph_engine.warmup.tasks import capture_and_check
 
-MODEL = {
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 70,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 16,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 128,
-    "torch_dtype": "float32",
-}
-OPTIONS = settings(max_model_length=32, max_batch_size=4, max_batch_tokens=16)
 BUCKETS = [(StepKind.DECODE, 2), (StepKind.DECODE, 4), (StepKind.PREFILL, 16)]
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("model")
-    config = parse_config(MODEL)
-    (folder / "config.json").write_text(json.dumps(MODEL))
-    tensors = checkpoint_tensors(config, random_weights(config, "float32"))
-    save_file(tensors, folder / "model.safetensors")
-    return Checkpoint(folder)
+    return tiny.write(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -64,13 +41,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> InterpretedGpu:
 
 @pytest.fixture
 def backend(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
-    return on(gpu, checkpoint)
-
-
-def on(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
-    backend = CudaBackend(checkpoint, OPTIONS)
-    gpu.map(*backend.player._sets)
-    return backend
+    return tiny.backend_on(gpu, checkpoint)
 
 
 def table(backend: Backend, *, capture: bool = True) -> GraphTable:
@@ -117,7 +88,7 @@ def served(backend: Backend, graphs: GraphTable, counts: StepCounts) -> list[Res
 def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
     backend: CudaBackend, checkpoint: Checkpoint
 ) -> None:
-    cpu = CpuBackend(checkpoint, OPTIONS)
+    cpu = CpuBackend(checkpoint, tiny.options())
     expected = served(cpu, table(cpu, capture=False), StepCounts())
     for capture in (True, False):
         counts = StepCounts()
@@ -218,12 +189,12 @@ def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
 def test_a_stored_graph_needs_no_compiler_and_draws_the_same_tokens(
     gpu: InterpretedGpu, checkpoint: Checkpoint
 ) -> None:
-    first = on(gpu, checkpoint)
+    first = tiny.backend_on(gpu, checkpoint)
     graphs = table(first)
     images = [entry.image for entry in graphs.entries() if entry.image is not None]
     expected = drawn(GraphExecutor(first, graphs, StepCounts()))
     gpu.compiled.clear()
-    second = on(gpu, checkpoint)
+    second = tiny.backend_on(gpu, checkpoint)
     restored = table(second, capture=False)
     for image in images:
         restored.load(image)
