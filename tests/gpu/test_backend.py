@@ -142,8 +142,8 @@ def test_one_graph_serves_every_length(serve: Callable[..., Served]) -> None:
     shape = bucket_shape(DECODE, 4, max_batch_size=32, speculative_tokens=0)
     graph, _ = model.capture(shape)
     poison(model)
-    lengths = [1, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1000, 1023]
-    for first in range(0, 12, 4):
+    lengths = [1, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025, 2046, 2047]
+    for first in range(0, len(lengths), 4):
         work = sequences(model, [n + 1 for n in lengths[first : first + 4]], seed=first)
         while any(
             left := [
