@@ -12,7 +12,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.cuda.models import Reference, checkpoint_tensors, random_weights
+from tests.engine.cuda.models import (
+    Reference,
+    checkpoint_tensors,
+    llama_values,
+    random_weights,
+)
+from tests.engine.texts import VOCABULARY, byte_level_tokenizer
 from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.base import Graph, GraphImage
 from warmgraph_engine.backends.cpu.memory import DTYPES
@@ -41,7 +47,7 @@ class Served:
         sizes: dict[str, Any] = {
             "quantization": quantization,
             "block_size": 16,
-            "kv_cache_bytes": 64 << 20,
+            "kv_cache_bytes": 16 << 20,
             "max_model_length": 2048,
             "max_batch_size": 32,
             "max_batch_tokens": 512,
@@ -86,6 +92,24 @@ class Served:
     def error(self, step: Step, logits: np.ndarray) -> float:
         want = self.reference.run(step)
         return float(((torch.from_numpy(logits) - want).norm(dim=1) / want.norm(dim=1)).max())
+
+
+def write_servable(folder: Path, *, seed: int = 0) -> Path:
+    """A checkpoint that a whole engine starts with on a GPU, whose tokens are bytes."""
+    folder.mkdir(parents=True)
+    values = llama_values(vocab_size=VOCABULARY)
+    config = parse_config(values)
+    weights = random_weights(config, "bfloat16", seed)
+    (folder / "config.json").write_text(json.dumps(values))
+    save_file(checkpoint_tensors(config, weights), folder / "model.safetensors")
+    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def servable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_servable(tmp_path_factory.mktemp("served") / "model")
 
 
 @pytest.fixture(scope="session")
