@@ -90,12 +90,7 @@ class Reporter:
 
     def set_stage(self, stage: Stage, message: str = "") -> None:
         """Enter a stage. Failed and Draining stay: nothing that follows takes them back."""
-        if self._report.stage is Stage.FAILED:
-            return
-        if self._report.stage is Stage.DRAINING and stage is not Stage.FAILED:
-            return
-        _log.info("%s%s", stage, f": {message}" if message else "")
-        self._update(stage=stage, message=message)
+        self._enter(stage, message)
 
     def move(self) -> None:
         """Something of the start got done."""
@@ -119,10 +114,9 @@ class Reporter:
     def set_ready(self) -> None:
         """The part of the warmup that readiness waits for is over."""
         ready = self.since_start()
-        self._update(ready_seconds=ready)
         stages = ", ".join(f"{span.name} {span.seconds:.2f} s" for span in self._report.timeline)
         _log.info("ready %.2f s after the process started: %s", ready, stages)
-        self.set_stage(Stage.SERVING)
+        self._enter(Stage.SERVING, ready_seconds=ready)
 
     def fail(self, reason: str, message: str) -> None:
         """This engine cannot serve, or cannot any more."""
@@ -145,6 +139,14 @@ class Reporter:
     def since_start(self) -> float:
         """Seconds since the process started."""
         return time.time() - self._report.started_at
+
+    def _enter(self, stage: Stage, message: str = "", **fields: object) -> None:
+        kept = {Stage.FAILED} if stage is Stage.FAILED else {Stage.FAILED, Stage.DRAINING}
+        if self._report.stage not in kept:
+            _log.info("%s%s", stage, f": {message}" if message else "")
+            fields |= {"stage": stage, "message": message}
+        if fields:
+            self._update(**fields)
 
     def _update(self, **fields: object) -> None:
         with self._changed:

@@ -34,9 +34,13 @@ def prefetch(pointers, size):
 
 
 @triton.jit
-def widen(w, DTYPE: tl.constexpr):
+def widen(w, DTYPE: tl.constexpr, COMPILED: tl.constexpr):
     """Weights in the activations' type; every fp8 number has its like there."""
     if w.dtype != DTYPE:
+        if COMPILED:
+            # Triton 3.6 on Hopper: fp8 that becomes float16 in front of a matrix instruction comes
+            # out as other numbers. bfloat16 holds every fp8 number too.
+            w = w.to(tl.bfloat16)
         w = w.to(tl.float32).to(DTYPE)
     return w
 

@@ -45,6 +45,7 @@ def _product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
+    COMPILED: tl.constexpr,
 ):
     """One split's sum of products, and the same of the up rows added to `up`."""
     k = begin + tl.arange(0, BLOCK_K)
@@ -54,14 +55,14 @@ def _product(
     for offset in tl.range(0, slice_size, BLOCK_K, num_stages=STAGES):
         live_k = k + offset < k_size
         w = _load_weights(weights + offset, live_n, live_k[None, :], EVEN_N, EVEN_K)
-        w = widen(w, x_rows.dtype.element_ty)
+        w = widen(w, x_rows.dtype.element_ty, COMPILED)
         mask = live_m if EVEN_K else live_m & live_k[:, None]
         x = tl.load(inputs + offset, mask=mask, other=0.0)
         acc = tl.dot(w, x, acc, input_precision="ieee")
         if GATED:
             at = weights + up_offset + offset
             w = _load_weights(at, live_n, live_k[None, :], EVEN_N, EVEN_K)
-            w = widen(w, x_rows.dtype.element_ty)
+            w = widen(w, x_rows.dtype.element_ty, COMPILED)
             up = tl.dot(w, x, up, input_precision="ieee")
     return acc, up
 
@@ -140,6 +141,7 @@ def linear(
         BLOCK_N,
         BLOCK_K,
         STAGES,
+        PDL,
     )
     if SCALED:
         total = multiply(total, scale, PDL)
@@ -165,6 +167,7 @@ def linear(
                 BLOCK_N,
                 BLOCK_K,
                 STAGES,
+                PDL,
             )
             if SCALED:
                 acc = multiply(acc, scale, PDL)
