@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.backend import CudaBackend
-from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.models.config import ModelError, parse_config
 from warmgraph_engine.shapes import shape_of
@@ -75,10 +76,10 @@ def backend(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
     return on(gpu, checkpoint)
 
 
-def on(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
-    backend = CudaBackend(checkpoint, OPTIONS)
+def on(gpu: InterpretedGpu, checkpoint: Checkpoint, **changes: Any) -> CudaBackend:
+    backend = CudaBackend(checkpoint, replace(OPTIONS, **changes))
     backend.finish_loading()
-    gpu.map(*backend.player._sets)
+    gpu.map(*backend._launcher._sets)
     return backend
 
 
@@ -285,14 +286,12 @@ def drawn(executor: GraphExecutor) -> list[int]:
 
 
 def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
-    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+    gpu: InterpretedGpu, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graphs = table(backend)
-    executor = GraphExecutor(backend, graphs, StepCounts())
-    expected = drawn(executor)
-    pieces = PiecewisePlayer(backend.player)
-    for entry in graphs.entries():
-        entry.graph = pieces.load(entry.image)
+    whole = on(gpu, checkpoint)
+    expected = drawn(GraphExecutor(whole, table(whole), StepCounts()))
+    pieces = on(gpu, checkpoint, graph_mode=GraphMode.PIECEWISE)
+    executor = GraphExecutor(pieces, table(pieces), StepCounts())
     launched = []
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:
