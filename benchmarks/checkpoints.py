@@ -1,7 +1,11 @@
-"""Checkpoints with random weights of known shapes, written in seconds."""
+"""Checkpoints with random weights of known shapes, written in seconds.
+
+python -m benchmarks.checkpoints SHAPE DIR
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import struct
 from collections.abc import Mapping
@@ -119,3 +123,15 @@ def _write_weights(path: Path, config: Any) -> None:
                 file.write(part)
                 left -= len(part)
                 start = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("shape", choices=tuple(SHAPES))
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    write(arguments.folder, arguments.shape)
+
+
+if __name__ == "__main__":
+    main()

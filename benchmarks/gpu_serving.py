@@ -1,11 +1,13 @@
 """Streaming and start-up of the engine on a GPU, through HTTP, with random weights of known shapes.
 
-    python -m benchmarks.gpu_serving --folder DIR [--shapes 1b 8b] [--output DIR]
+    python -m benchmarks.gpu_serving --folder DIR [--shapes 1b 8b] [--quantization fp8]
+        [--output DIR]
 
-Writes decode.json and coldstart.json. For each shape: a start with nothing stored (also no compiled
-kernels), then streams of 256 tokens, temperature 0, prompt of a few tokens, at 1, 8 and 64 at once;
-then starts that find their graphs stored. A start is timed from exec to the answer of a request
-that was sent again and again from the beginning; the page cache is warm.
+Writes decode.json and coldstart.json; with a quantization decode_fp8.json and coldstart_fp8.json,
+in which figures are named like 8b_fp8.itl_ms. For each shape: a start with nothing stored (also no
+compiled kernels), then streams of 256 tokens, temperature 0, prompt of a few tokens, at 1, 8 and 64
+at once; then starts that find their graphs stored. A start is timed from exec to the answer of a
+request that was sent again and again from the beginning; the page cache is warm.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import asyncio
 import json
 import shutil
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import checkpoints, results
 from benchmarks.client import load
 from benchmarks.served import Engine
-from warmgraph_api.resource import Device
+from warmgraph_api.resource import Device, Quantization
 
 SHAPES = ("1b", "8b")
 STREAMS = (1, 8, 64)
@@ -37,12 +40,12 @@ FLAGS = (
 
 
 def measure(
-    name: str, folder: Path, *, rounds: int, starts: int
+    name: str, model: Path, work: Path, flags: Sequence[str], *, rounds: int, starts: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    model, work = folder / name, folder / "work"
+    """(figures of decode.json, figures of coldstart.json), each under `name`; `work` is emptied."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    with Engine(model, work, FLAGS) as engine:
+    with Engine(model, work, flags) as engine:
         cold = {f"{name}.no_cache_s": round(engine.first_token_seconds, 2)}
         decode = {}
         for streams in STREAMS:
@@ -56,7 +59,7 @@ def measure(
         engine.wait_until_stored()
     first_token, graphs = [], []
     for _ in range(starts):
-        with Engine(model, work, FLAGS) as engine:
+        with Engine(model, work, flags) as engine:
             first_token.append(engine.first_token_seconds)
             timeline = engine.report.timeline
             graphs += [span.seconds for span in timeline if span.name == "Restore graphs"]
@@ -74,23 +77,35 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, required=True, help="for the models: 16 GB, best in memory"
     )
+    parser.add_argument(
+        "--quantization",
+        choices=[value.value for value in Quantization],
+        default=Quantization.NONE.value,
+    )
     parser.add_argument("--output", type=Path, default=results.FOLDER)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--starts", type=int, default=10)
     arguments = parser.parse_args()
+    quantization = Quantization(arguments.quantization)
+    suffix = "" if quantization is Quantization.NONE else f"_{quantization}"
     files: dict[str, dict[str, float]] = {"decode": {}, "coldstart": {}}
     for name in arguments.shapes:
         model = arguments.folder / name
         checkpoints.write(model, name)
         decode, cold = measure(
-            name, arguments.folder, rounds=arguments.rounds, starts=arguments.starts
+            f"{name}{suffix}",
+            model,
+            arguments.folder / "work",
+            (*FLAGS, f"--quantization={quantization}"),
+            rounds=arguments.rounds,
+            starts=arguments.starts,
         )
         shutil.rmtree(model)
         files["decode"] |= decode
         files["coldstart"] |= cold
         print(json.dumps({**decode, **cold}), flush=True)
     for name, figures in files.items():
-        results.write(arguments.output / f"{name}.json", figures, device=Device.CUDA)
+        results.write(arguments.output / f"{name}{suffix}.json", figures, device=Device.CUDA)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ what a start wants to know.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,7 +21,8 @@ from warmgraph_engine.step import Step
 _SLAB_BYTES = 1 << 20
 """Hashed in a millisecond, which is worth a thread."""
 
-_THREADS = 16
+_hashing = ThreadPoolExecutor(16, "hashing")
+"""Starts a thread when there is first something for it to do: on a GPU, in every start."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,9 +49,8 @@ def digest_of(asked: str, logits: np.ndarray[Any, Any], drawn: Sequence[int]) ->
     digest = hashlib.sha256(msgspec.json.encode((asked, drawn)))
     content = np.ascontiguousarray(logits).reshape(-1).view(np.uint8).data
     slabs = [content[at : at + _SLAB_BYTES] for at in range(0, len(content), _SLAB_BYTES)]
-    with ThreadPoolExecutor(min(_THREADS, len(os.sched_getaffinity(0)))) as pool:
-        for slab in (pool.map if len(slabs) > 1 else map)(_sha256, slabs):
-            digest.update(slab)
+    for slab in (_hashing.map if len(slabs) > 1 else map)(_sha256, slabs):
+        digest.update(slab)
     return digest.hexdigest()
 
 

@@ -11,7 +11,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
+ITEM_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "float8_e4m3fn": 1,
+    "int64": 8,
+    "int32": 4,
+}
 
 ALIGNMENT = 256
 """What CUDA's allocator guarantees and vector loads want; more than a CPU's cache line."""

@@ -85,8 +85,6 @@ def _check(config: EngineConfig) -> None:
         raise ValueError("--dtype float16 needs --device cuda; a CPU runs float32 or bfloat16")
     if config.device is Device.CPU and config.graph_mode is GraphMode.PIECEWISE:
         raise ValueError("--graph-mode Piecewise needs --device cuda")
-    if config.quantization is not Quantization.NONE:
-        raise ValueError(f"--quantization {config.quantization} is not supported; none is")
     if config.tensor_parallel_size > 1:
         raise ValueError("--tensor-parallel-size above 1 is not supported")
     if config.attention_backend != "auto":

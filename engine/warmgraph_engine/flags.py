@@ -83,7 +83,7 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
         "--quantization",
         choices=_values(Quantization),
         default=Quantization.NONE.value,
-        help="of weights",
+        help="of the projections' weights, done while they load",
     )
     group.add_argument(
         "--attention-backend", default="auto", metavar="NAME", help="kernels; auto picks by device"

@@ -2,7 +2,8 @@
 
 A start on a GPU takes a second, and half of it is Python's imports. So what waits for a device goes
 first: the GPU's context is created while Python imports what loads the model, and the weights are
-on their way while it imports the HTTP server.
+on their way while it imports the HTTP server. The interpreter runs one thread at a time, so what is
+not needed yet would delay what is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from warmgraph_api import openfiles
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _SWITCH_SECONDS = 1e-4
 """Of the interpreter, during the start: how soon a thread that has read a piece of the weights gets
 to hand it to the GPU while another one imports. The usual 5 ms would leave the bus idle."""
+
+_LOADING_SECONDS = 1.0
+"""The server is imported after this time in any case: it has to say that the engine is loading."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,13 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         buckets=() if config.execution is Execution.EAGER else config.buckets,
         started_at=process_started_at(),
     )
-    starting = _start_in_thread(config, reporter)
+    loading = Event()
+    starting = _start_in_thread(config, reporter, loading)
+    loading.wait(_LOADING_SECONDS)
     from warmgraph_engine import process  # noqa: PLC0415
 
     return process.run(config, reporter, starting)
 
 
-def _start_in_thread(config: EngineConfig, reporter: Reporter) -> Future[Started]:
+def _start_in_thread(config: EngineConfig, reporter: Reporter, loading: Event) -> Future[Started]:
     """A daemon thread, so that SIGTERM ends the process also while a model loads."""
     from warmgraph_engine import startup  # noqa: PLC0415
 
@@ -63,10 +69,11 @@ def _start_in_thread(config: EngineConfig, reporter: Reporter) -> Future[Started
     def work() -> None:
         sys.setswitchinterval(_SWITCH_SECONDS)
         try:
-            future.set_result(startup.start(config, reporter))
+            future.set_result(startup.start(config, reporter, loading))
         except BaseException as error:
             future.set_exception(error)
         finally:
+            loading.set()
             sys.setswitchinterval(usual)
 
     Thread(target=work, name="start", daemon=True).start()

@@ -28,6 +28,7 @@ from warmgraph_engine.report import Publisher, Reporter
 from warmgraph_engine.server.app import create_app, make_runner
 from warmgraph_engine.server.service import Service
 from warmgraph_engine.startup import Started
+from warmgraph_engine.switch import ExecutionSwitch
 from warmgraph_engine.tokenizer.files import ModelFilesError
 from warmgraph_engine.warmup.runner import WarmupFailedError
 
@@ -57,6 +58,7 @@ class _Process:
         self._config, self._reporter, self._starting = config, reporter, starting
         self._registry = CollectorRegistry()
         self._metrics = EngineMetrics(self._registry)
+        self._switch = ExecutionSwitch(config.execution, self._registry)
         self._stop = asyncio.Event()
         self._started: Started | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -66,6 +68,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        self._switch.listen(loop)
         with self._reporter.span("Start process", start_seconds=0.0):
             publisher = self._publisher()
             service = Service(
@@ -138,6 +141,7 @@ class _Process:
             on_fault=lambda message: self._reporter.fail(Reason.ENGINE_FAULT, message),
             speculative_tokens=self._config.speculative_tokens,
         )
+        self._switch.attach(self._started.executor)
         for collector in self._started.metrics:
             self._registry.register(collector)
         self._reporter.load = engine.load

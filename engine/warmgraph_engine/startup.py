@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from prometheus_client.registry import Collector
 
 from warmgraph_api.report import Stage
+from warmgraph_api.resource import Device
 from warmgraph_engine.backends.open import backend_settings, open_backend
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
@@ -49,8 +51,9 @@ class Started:
         self.store.close()
 
 
-def start(config: EngineConfig, reporter: Reporter) -> Started:
-    """Load the model and warm it up, telling the reporter of every move.
+def start(config: EngineConfig, reporter: Reporter, loading: Event) -> Started:
+    """Load the model and warm it up, telling the reporter of every move. Sets `loading` when the
+    interpreter has time for other threads.
 
     Raises ModelError or WarmupFailedError.
     """
@@ -58,13 +61,15 @@ def start(config: EngineConfig, reporter: Reporter) -> Started:
     with ThreadPoolExecutor(2, "beside") as beside:
         with reporter.span("Load model"):
             checkpoint = Checkpoint(config.model)
+            text_loading = beside.submit(_load_text, config.model, checkpoint.config.vocabulary)
             digest = beside.submit(lambda: checkpoint.digest)
             settings = backend_settings(config, checkpoint)
+            if config.device is Device.CPU:
+                loading.set()  # torch is read from disk, for seconds
             backend, facts = open_backend(
                 config.device, checkpoint, settings, progress=reporter.move
             )
-        # While a GPU's weights are on their way, and graphs are loaded.
-        text_loading = beside.submit(_load_text, config.model, checkpoint.config.vocabulary)
+            loading.set()  # its weights are on their way
         _log.info("%s", backend.layout.describe())
         counts = StepCounts()
         graphs = GraphTable(

@@ -143,10 +143,10 @@ REFUSED = [
         "engine.tensorParallelSize above 1 needs engine.device: cuda",
     ),
     Refused(
-        "quantization on the CPU",
-        {"spec.engine.quantization": "fp8"},
+        "unknown quantization",
+        {"spec.engine.quantization": "int8"},
         "spec.engine.quantization",
-        "engine.quantization needs engine.device: cuda",
+        'supported values: "fp8", "none"',
     ),
     Refused(
         "float16 on the CPU",

@@ -50,7 +50,7 @@ def specs(draw: st.DrawFn) -> Spec:
                 "device": device,
                 "execution": draw(st.sampled_from(Execution)),
                 "dtype": draw(st.sampled_from([d for d in DType if cuda or d != "float16"])),
-                "quantization": draw(st.sampled_from(Quantization)) if cuda else "none",
+                "quantization": draw(st.sampled_from(Quantization)),
                 "tensorParallelSize": draw(st.integers(1, 64)) if cuda else 1,
                 "maxModelLength": draw(st.integers(256, 1_048_576)),
                 "maxBatchSize": batch,

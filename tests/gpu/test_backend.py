@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from cuda.bindings import driver as cuda
 from tests.engine.cuda.models import Sequences, llama_values
 from tests.gpu.conftest import Served
 from warmgraph_api.report import StepKind
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.base import GraphImage, ImageError
 from warmgraph_engine.backends.cuda.driver import check
 from warmgraph_engine.shapes import StepShape, bucket_shape
@@ -31,7 +33,8 @@ GPT2 = {
     "layer_norm_epsilon": 1e-5,
     "torch_dtype": "float16",
 }
-MODELS = {
+FP8 = Quantization.FP8
+MODELS: dict[str, tuple[Any, ...]] = {
     "llama": (LLAMA, "bfloat16", "bfloat16"),
     "llama, head 128": (llama_values(head_dim=128), "bfloat16", "bfloat16"),
     "smollm2": (
@@ -53,6 +56,15 @@ MODELS = {
     ),
     "gpt2": (GPT2, "float16", "float16"),
     "float32": (LLAMA, "float32", "float32"),
+    "llama, fp8": (LLAMA, "bfloat16", "bfloat16", FP8),
+    "long down, fp8": (
+        llama_values(intermediate_size=8192, hidden_size=1024),
+        "bfloat16",
+        "float32",
+        FP8,
+    ),
+    "gpt2, fp8": (GPT2, "float16", "float16", FP8),
+    "float32, fp8": (LLAMA, "float32", "float32", FP8),
 }
 BOUNDS = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5}
 """Of the relative error against float32: rounding once for each of a few layers."""
@@ -101,7 +113,9 @@ def test_logits_are_right_in_prefill_decode_and_verify(
         assert model.error(step, model.eager(step)) < bound
 
 
-@pytest.mark.parametrize("name", ["llama", "smollm2", "gpt2", "mistral"])
+@pytest.mark.parametrize(
+    "name", ["llama", "smollm2", "gpt2", "mistral", "llama, fp8", "long down, fp8", "gpt2, fp8"]
+)
 def test_a_token_gets_the_same_bits_however_it_is_computed(
     serve: Callable[..., Served], name: str
 ) -> None:
@@ -137,31 +151,22 @@ def test_a_token_gets_the_same_bits_however_it_is_computed(
     assert np.array_equal(np.stack(decoded, axis=1).reshape(20, -1), results[0][10:])
 
 
-@pytest.mark.parametrize("name", ["llama", "smollm2", "gpt2"])
-def test_graphs_give_the_bits_of_eager_execution(serve: Callable[..., Served], name: str) -> None:
-    """Every bucket, exact and padded, over poisoned free blocks and poisoned outputs."""
-    model = serve(*MODELS[name], max_batch_tokens=512)
-    buckets = [(DECODE, n) for n in (1, 2, 4, 8, 16, 17, 32)]
-    buckets += [(PREFILL, n) for n in (16, 64, 65, 256, 512)] + [(VERIFY, n) for n in (1, 4, 8)]
-    chance = random.Random(1)
-    for kind, size in buckets:
-        shape = bucket_shape(kind, size, max_batch_size=32, speculative_tokens=3)
-        graph, _ = model.capture(shape)
-        for used in {shape.sequences, max(1, shape.sequences - 1)}:
-            poison(model)
-            work = sequences(model, [chance.randrange(5, 40) for _ in range(used)], seed=size)
-            starts = [0 if kind is PREFILL else chance.randrange(1, 4) for _ in range(used)]
-            if any(starts):
-                model.eager(work.step(PREFILL, starts, logits=0))
-            done = list(work.done)
-            each = max(1, shape.tokens // shape.sequences)
-            count = [1 if kind is DECODE else min(each, 4)] * used
-            step = work.step(kind, count, logits=1 if kind is PREFILL else None)
-            eager = model.eager(step)
-            work.done = done
-            replayed = model.replay(graph, step, shape)
-            assert np.isfinite(eager).all()
-            assert np.array_equal(eager, replayed), (kind, size, used)
+@pytest.mark.parametrize("name", ["long down", "long down, fp8"])
+def test_a_row_is_summed_the_same_where_one_program_adds_up_all_splits(
+    serve: Callable[..., Served], name: str
+) -> None:
+    """In steps of more than 512 tokens; with fp8 every split is multiplied by the scale first."""
+    model = serve(*MODELS[name], max_batch_tokens=1024)
+    results = []
+    for chunk in (900, 300, 17):
+        poison(model)
+        work = sequences(model, [901], seed=4)
+        while work.done[0] < 900:
+            count = min(chunk, 900 - work.done[0])
+            model.eager(work.step(PREFILL, [count], logits=0))
+        results.append(model.eager(work.step(DECODE, [1])))
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
 
 
 def test_one_graph_serves_every_length(serve: Callable[..., Served]) -> None:
@@ -169,8 +174,8 @@ def test_one_graph_serves_every_length(serve: Callable[..., Served]) -> None:
     shape = bucket_shape(DECODE, 4, max_batch_size=32, speculative_tokens=0)
     graph, _ = model.capture(shape)
     poison(model)
-    lengths = [1, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1000, 1023]
-    for first in range(0, 12, 4):
+    lengths = [1, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025, 2046, 2047]
+    for first in range(0, len(lengths), 4):
         work = sequences(model, [n + 1 for n in lengths[first : first + 4]], seed=first)
         while any(
             left := [

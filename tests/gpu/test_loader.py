@@ -9,37 +9,50 @@ import pytest
 import torch
 from cuda.bindings import driver as cuda
 
-from tests.engine.cuda.models import llama_values, random_weights
+from tests.engine.cuda.models import llama_values, quantized, random_weights
 from tests.gpu.conftest import Served
 from tests.gpu.test_backend import GPT2
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.cpu.memory import DTYPES
 from warmgraph_engine.backends.cuda.driver import check
 
 pytestmark = pytest.mark.gpu
 
+NONE, FP8 = Quantization
+
 
 @pytest.mark.parametrize(
-    ("values", "dtype", "stored"),
+    ("values", "dtype", "stored", "quantization"),
     [
-        (llama_values(), "bfloat16", "bfloat16"),
-        (llama_values(), "bfloat16", "float32"),
-        (llama_values(), "float16", "bfloat16"),
-        (llama_values(), "float32", "float16"),
-        (GPT2, "bfloat16", "float32"),
+        (llama_values(), "bfloat16", "bfloat16", NONE),
+        (llama_values(), "bfloat16", "float32", NONE),
+        (llama_values(), "float16", "bfloat16", NONE),
+        (llama_values(), "float32", "float16", NONE),
+        (GPT2, "bfloat16", "float32", NONE),
+        (llama_values(), "bfloat16", "bfloat16", FP8),
+        (llama_values(), "float16", "float32", FP8),
+        (GPT2, "bfloat16", "float16", FP8),
         # a tensor larger than a pinned buffer
-        (llama_values(vocab_size=20000, hidden_size=1024), "bfloat16", "bfloat16"),
+        (llama_values(vocab_size=20000, hidden_size=1024), "bfloat16", "bfloat16", NONE),
+        # projections of several pieces
+        (llama_values(intermediate_size=6000, hidden_size=1024), "bfloat16", "bfloat16", FP8),
     ],
 )
 def test_every_weight_is_in_its_place(
-    serve: Callable[..., Served], values: dict[str, object], dtype: str, stored: str
+    serve: Callable[..., Served],
+    values: dict[str, object],
+    dtype: str,
+    stored: str,
+    quantization: Quantization,
 ) -> None:
-    model = serve(values, dtype, stored)
-    for name, tensor in random_weights(model.config, stored).items():
-        want = tensor.to(DTYPES[dtype])
+    model = serve(values, dtype, stored, quantization)
+    weights = quantized(model.config, model.settings, random_weights(model.config, stored))
+    for name, tensor in weights.items():
+        want = tensor.to(DTYPES[model.backend.layout[name].dtype])
         got = torch.empty_like(want)
         address = model.backend._addresses[name]
         check(cuda.cuMemcpyDtoH(got.data_ptr(), address, got.numel() * got.element_size()))
-        assert torch.equal(got, want), name
+        assert torch.equal(got.view(torch.uint8), want.view(torch.uint8)), name
 
 
 def test_rope_tables_are_the_cpus(serve: Callable[..., Served]) -> None:

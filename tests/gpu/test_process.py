@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from safetensors.torch import save_file
 
-from tests.engine.cuda.models import checkpoint_tensors, llama_values, random_weights
-from tests.engine.process.test_process import Engine
-from tests.engine.texts import VOCABULARY, byte_level_tokenizer
-from warmgraph_engine.models.config import parse_config
+from tests.engine.process.switching import check_switching_keeps_serving
+from tests.engine.process.test_process import PATIENCE_SECONDS, Engine, reports_of
+from warmgraph_api.report import BucketState, CheckState, Stage
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "model"
-    folder.mkdir()
-    values = llama_values(vocab_size=VOCABULARY)
-    config = parse_config(values)
-    tensors = checkpoint_tensors(config, random_weights(config, "bfloat16"))
-    (folder / "config.json").write_text(json.dumps(values))
-    save_file(tensors, folder / "model.safetensors")
-    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text("{}")
-    return folder
-
-
 @pytest.fixture
-def start(tmp_path: Path, model: Path) -> Iterator[Callable[..., Engine]]:
+def start(tmp_path: Path, servable: Path) -> Iterator[Callable[..., Engine]]:
     engines: list[Engine] = []
 
     def start(*arguments: str) -> Engine:
-        flags = [f"--model={model}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
+        flags = [f"--model={servable}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
         # The known answers' contexts are some 20 tokens: more than the smaller bucket holds.
         flags.append("--prefill-buckets=16,32")
         engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
@@ -80,3 +64,66 @@ def test_the_second_start_restores_the_graphs_without_torch_or_a_compiler(
     eager.serve()
     assert eager.complete("hello there") == answer
     assert eager.stop() == 0
+
+
+def test_graphs_of_another_quantization_are_a_miss_and_its_own_are_restored(
+    start: Callable[..., Engine], tmp_path: Path
+) -> None:
+    cache = f"--cache-directory={tmp_path / 'cache'}"
+    plain = start(cache)
+    plain.serve()
+    plain.wait_for(lambda: "stored 4 graphs" in plain.log)
+    assert plain.stop() == 0
+
+    quantized = start(cache, "--quantization=fp8")
+    quantized.serve()
+    assert "quantization is fp8, stored graphs have none" in quantized.log
+    answer = quantized.complete("hello there")
+    quantized.wait_for(lambda: "stored 4 graphs" in quantized.log)
+    assert quantized.stop() == 0
+
+    again = start(cache, "--quantization=fp8")
+    again.serve()
+    assert "graph cache: Hit" in again.log
+    assert "known answers: 4 by stored answer, 0 in full" in again.log
+    assert again.complete("hello there") == answer
+    assert "libtorch" not in libraries(again)
+    assert "libtriton" not in libraries(again)
+    assert again.stop() == 0
+
+
+def test_ready_means_that_every_eager_bucket_is_captured_and_checked(
+    start: Callable[..., Engine], tmp_path: Path
+) -> None:
+    """And so the very first request is replayed from graphs."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "s"))
+    server.listen()
+    server.settimeout(PATIENCE_SECONDS)
+    engine = start(f"--report-socket={tmp_path / 's'}")
+    connection, _ = server.accept()
+    for report in reports_of(connection):
+        if report.stage is Stage.SERVING:
+            break
+        assert report.ready_seconds is None
+    assert {bucket.state for bucket in report.buckets} == {BucketState.CAPTURED}
+    assert report.check.state is CheckState.PASSED
+    engine.serve()
+    assert engine.complete("hello there")
+    steps = [
+        line for line in engine.get("/metrics")[1].splitlines() if "warmgraph_steps_total{" in line
+    ]
+    assert steps
+    assert not [line for line in steps if 'path="eager"' in line]
+    assert engine.stop() == 0
+    connection.close()
+    server.close()
+
+
+def test_switching_graphs_off_and_on_keeps_serving_with_equal_answers(
+    start: Callable[..., Engine],
+) -> None:
+    engine = start()
+    engine.serve()
+    check_switching_keeps_serving(engine)
+    assert engine.stop() == 0

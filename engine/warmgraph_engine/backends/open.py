@@ -27,6 +27,7 @@ def backend_settings(config: EngineConfig, checkpoint: Checkpoint) -> BackendSet
         max_batch_tokens=config.max_batch_tokens,
         max_tokens_per_sequence=1 + config.speculative_tokens,
         graph_mode=config.graph_mode,
+        quantization=config.quantization,
     )
 
 

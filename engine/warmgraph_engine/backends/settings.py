@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.arena import ITEM_BYTES, ArenaLayout
 from warmgraph_engine.buffers import BufferSizes
 from warmgraph_engine.graph_mode import GraphMode
@@ -24,6 +25,11 @@ class BackendSettings:
     max_tokens_per_sequence: int = 1
     """Of decode and verify steps: 1 + draft tokens."""
     graph_mode: GraphMode = GraphMode.FULL
+    quantization: Quantization = Quantization.NONE
+
+    def quantizes(self, spec: WeightSpec) -> bool:
+        """Whether this weight is held as fp8 with a scale for each row."""
+        return spec.projection and self.quantization is Quantization.FP8
 
 
 def kv_blocks(config: ModelConfig, settings: BackendSettings) -> int:

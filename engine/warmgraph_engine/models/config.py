@@ -85,9 +85,11 @@ def parse_config(values: Mapping[str, Any]) -> ModelConfig:
     if parse is None:
         supported = ", ".join(_ARCHITECTURES)
         raise ModelError(f"architecture {name} is not supported; these are: {supported}")
-    if values.get("quantization_config"):
+    if quantized := values.get("quantization_config"):
+        method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
         raise ModelError(
-            "the checkpoint is quantized (quantization_config), which is not supported"
+            f"the checkpoint is quantized (quantization_config: {method or 'unknown'}), which is"
+            " not supported; --quantization fp8 quantizes an unquantized one while it loads"
         )
     return parse(str(name), values)
 

@@ -22,6 +22,13 @@ class WeightSpec:
     """Names in the checkpoint, joined along the first dimension."""
     transposed: bool = False
     """The checkpoint holds it as (inputs, outputs)."""
+    projection: bool = False
+    """The matrix of a projection in a layer: what quantization makes smaller."""
+
+    @property
+    def scale_name(self) -> str:
+        """Of the scales, one for each row, that a quantized projection has beside it."""
+        return f"{self.name.removesuffix('weight')}scale"
 
 
 def weight_specs(config: ModelConfig, names: Collection[str]) -> list[WeightSpec]:
@@ -38,6 +45,7 @@ def _pair(
         name=f"{name}.weight",
         shape=(outputs, inputs),
         parts=tuple(f"{part}.weight" for part in parts),
+        projection=True,
     )
     if bias:
         yield WeightSpec(
@@ -105,6 +113,7 @@ def _gpt2(config: ModelConfig, names: Collection[str]) -> Iterator[WeightSpec]:
             shape=(outputs, inputs),
             parts=(f"{part}.weight",),
             transposed=True,
+            projection=True,
         )
         yield _vector(f"{name}.bias", outputs, f"{part}.bias")
 

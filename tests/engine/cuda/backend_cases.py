@@ -5,22 +5,21 @@ Run by test_program.py, in a process where Triton interprets.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cuda.bindings import driver
-from safetensors.torch import save_file
 
+from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
-from tests.engine.cuda.models import checkpoint_tensors, random_weights, settings
 from tests.engine.harness import Engine, Result, sequence
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document
@@ -30,38 +29,19 @@ from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.graphs import GraphTable
-from warmgraph_engine.models.config import ModelError, parse_config
+from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepError, StepRow
 from warmgraph_engine.step import Path as StepPath
 from warmgraph_engine.warmup.check import KnownAnswers, check_order
 from warmgraph_engine.warmup.tasks import capture_and_check
 
-MODEL = {
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 70,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 16,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 128,
-    "torch_dtype": "float32",
-}
-OPTIONS = settings(max_model_length=32, max_batch_size=4, max_batch_tokens=16)
 BUCKETS = [(StepKind.DECODE, 2), (StepKind.DECODE, 4), (StepKind.PREFILL, 16)]
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("model")
-    config = parse_config(MODEL)
-    (folder / "config.json").write_text(json.dumps(MODEL))
-    tensors = checkpoint_tensors(config, random_weights(config, "float32"))
-    save_file(tensors, folder / "model.safetensors")
-    return Checkpoint(folder)
+    return tiny.write(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -73,14 +53,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> InterpretedGpu:
 
 @pytest.fixture
 def backend(gpu: InterpretedGpu, checkpoint: Checkpoint) -> CudaBackend:
-    return on(gpu, checkpoint)
-
-
-def on(gpu: InterpretedGpu, checkpoint: Checkpoint, **changes: Any) -> CudaBackend:
-    backend = CudaBackend(checkpoint, replace(OPTIONS, **changes))
-    backend.finish_loading()
-    gpu.map(*backend._launcher._sets)
-    return backend
+    return tiny.backend_on(gpu, checkpoint)
 
 
 def test_a_file_that_ends_while_it_is_read_is_named(
@@ -91,7 +64,7 @@ def test_a_file_that_ends_while_it_is_read_is_named(
     opened = Checkpoint(tmp_path)
     weights = tmp_path / "model.safetensors"
     os.truncate(weights, weights.stat().st_size - 64)
-    backend = CudaBackend(opened, OPTIONS)
+    backend = CudaBackend(opened, tiny.options())
     with pytest.raises(ModelError, match=r"model\.safetensors: ends before its last tensor"):
         backend.finish_loading()
 
@@ -140,7 +113,7 @@ def served(backend: Backend, graphs: GraphTable, counts: StepCounts) -> list[Res
 def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
     backend: CudaBackend, checkpoint: Checkpoint
 ) -> None:
-    cpu = CpuBackend(checkpoint, OPTIONS)
+    cpu = CpuBackend(checkpoint, tiny.options())
     expected = served(cpu, table(cpu, capture=False), StepCounts())
     for capture in (True, False):
         counts = StepCounts()
@@ -157,6 +130,14 @@ def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
             assert got == pytest.approx(prompt, rel=1e-4)
         replayed = {path for _, _, path, _ in counts.steps if path is not StepPath.EAGER}
         assert bool(replayed) == capture
+
+
+def test_serving_asks_the_driver_for_no_memory(backend: CudaBackend) -> None:
+    graphs, before = table(backend), backend.allocations
+    assert before > 0
+    for _ in range(2):
+        served(backend, graphs, StepCounts())  # also more rows of logits than sequences
+    assert backend.allocations == before
 
 
 def decode(token: int, position: int, draw: StepDraw | None = None, slot: int = 0) -> Step:
@@ -238,6 +219,30 @@ def test_tokens_outlive_the_buffers_that_they_came_in(
     assert [token] == backend_tokens(executor, [8])
 
 
+@pytest.mark.parametrize("stored", ["bfloat16", "float32"])
+def test_quantized_graphs_give_the_bits_of_eager_execution_and_the_logits_of_the_cpu(
+    gpu: InterpretedGpu, tmp_path: Path, stored: str
+) -> None:
+    """From a checkpoint of either type; exact and padded."""
+    checkpoint, options = tiny.write(tmp_path, dtype=stored), {"quantization": Quantization.FP8}
+    backend = tiny.backend_on(gpu, checkpoint, **options)
+    cpu = CpuBackend(checkpoint, tiny.options(**options))
+    graphs = table(backend)
+    paths = set()
+    for rows in (2, 3):
+        step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
+        for n, row in enumerate(step.rows):
+            row.block_table[:] = [n + 1]
+        replayed = GraphExecutor(backend, graphs, StepCounts()).execute(step)
+        paths.add(replayed.path)
+        logits = replayed.logits.on_host(range(rows)).copy()
+        eager = GraphExecutor(backend, table(backend, capture=False), StepCounts()).execute(step)
+        assert np.array_equal(eager.logits.on_host(range(rows)), logits)
+        wanted = GraphExecutor(cpu, table(cpu, capture=False), StepCounts()).execute(step)
+        np.testing.assert_allclose(logits, wanted.logits, rtol=1e-4, atol=1e-5)
+    assert paths == {Path.EXACT, Path.PADDED}
+
+
 def test_every_graph_passes_the_check_and_a_broken_one_does_not(
     backend: CudaBackend,
 ) -> None:
@@ -263,12 +268,12 @@ def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
 def test_a_stored_graph_needs_no_compiler_and_draws_the_same_tokens(
     gpu: InterpretedGpu, checkpoint: Checkpoint
 ) -> None:
-    first = on(gpu, checkpoint)
+    first = tiny.backend_on(gpu, checkpoint)
     graphs = table(first)
     images = [entry.image for entry in graphs.entries() if entry.image is not None]
     expected = drawn(GraphExecutor(first, graphs, StepCounts()))
     gpu.compiled.clear()
-    second = on(gpu, checkpoint)
+    second = tiny.backend_on(gpu, checkpoint)
     restored = table(second, capture=False)
     for image in images:
         restored.load(image)
@@ -288,9 +293,9 @@ def drawn(executor: GraphExecutor) -> list[int]:
 def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
     gpu: InterpretedGpu, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = on(gpu, checkpoint)
+    whole = tiny.backend_on(gpu, checkpoint)
     expected = drawn(GraphExecutor(whole, table(whole), StepCounts()))
-    pieces = on(gpu, checkpoint, graph_mode=GraphMode.PIECEWISE)
+    pieces = tiny.backend_on(gpu, checkpoint, graph_mode=GraphMode.PIECEWISE)
     executor = GraphExecutor(pieces, table(pieces), StepCounts())
     launched = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import plan_device, plan_host, plan_results
 from warmgraph_engine.backends.settings import BackendSettings, plan_arena
 from warmgraph_engine.buffers import StaticBuffers
+from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelConfig, parse_config
 from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.weights import weight_specs
@@ -51,8 +53,8 @@ def gpt2(**changes: object) -> ModelConfig:
     return parse_config({**values, **changes})
 
 
-def settings(dtype: str = "float32", **changes: int) -> BackendSettings:
-    values = {
+def settings(dtype: str = "float32", **changes: Any) -> BackendSettings:
+    values: dict[str, Any] = {
         "block_size": 4,
         "kv_cache_bytes": 1 << 20,
         "max_model_length": 128,
@@ -76,6 +78,34 @@ def random_weights(config: ModelConfig, dtype: str, seed: int = 0) -> dict[str, 
     return weights
 
 
+def quantized(
+    config: ModelConfig, options: BackendSettings, weights: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The weights as the CUDA backend holds them: as they are, if the options do not quantize."""
+    result = dict(weights)
+    for spec in weight_specs(config, ["lm_head.weight"]):
+        if options.quantizes(spec):
+            name = f"weights.{spec.name}"
+            codes, scales = fp8.quantize_rows(weights[name].float().numpy())
+            result[name] = torch.from_numpy(codes).view(torch.float8_e4m3fn)
+            result[f"weights.{spec.scale_name}"] = torch.from_numpy(scales)
+    return result
+
+
+def widened(
+    config: ModelConfig, options: BackendSettings, weights: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The numbers that these stand for, as the CPU backend holds them."""
+    result = quantized(config, options, weights)
+    for spec in weight_specs(config, ["lm_head.weight"]):
+        if options.quantizes(spec):
+            name = f"weights.{spec.name}"
+            scales = result.pop(f"weights.{spec.scale_name}")
+            wide = result[name].float() * scales[:, None]
+            result[name] = wide.to(weights[name].dtype)
+    return result
+
+
 class Reference:
     """The CPU backend's step function over its own memory."""
 
@@ -88,7 +118,7 @@ class Reference:
         self._memory = {
             region.name: torch.zeros(region.shape, dtype=DTYPES[region.dtype]) for region in layout
         }
-        self._memory.update(weights)
+        self._memory.update(widened(config, options, weights))
         if config.rope is not None:
             tables = rope_tables(config.rope, config.head_dim, options.max_model_length)
             for name, table in zip(("cos", "sin"), tables, strict=True):
@@ -133,7 +163,7 @@ def cpu_memory(
         if tensor.is_floating_point():
             tensor.fill_(float("nan"))
         memory[region.name] = tensor
-    memory.update(weights)
+    memory.update(quantized(config, options, weights))
     if config.rope is not None:
         half = config.head_dim // 2
         cos, sin = rope_tables(config.rope, config.head_dim, options.max_model_length)

@@ -23,6 +23,7 @@ from tests.engine.cuda.models import (
     settings,
 )
 from warmgraph_api.report import StepKind
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.cuda.layout import geometry
 from warmgraph_engine.backends.cuda.program import step_program
 from warmgraph_engine.models.config import ModelConfig
@@ -39,8 +40,8 @@ SPLIT = 16
 class Model:
     """A model run by interpreted kernels, and beside it the reference."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.config, self.options = config, settings()
+    def __init__(self, config: ModelConfig, quantization: Quantization = Quantization.NONE) -> None:
+        self.config, self.options = config, settings(quantization=quantization)
         self.geometry = replace(geometry(self.options), split=SPLIT)
         weights = random_weights(config, "float32")
         self.reference = Reference(config, self.options, weights)
@@ -72,6 +73,7 @@ class Model:
         assert error < 1e-4
 
 
+@pytest.mark.parametrize("quantization", Quantization)
 @pytest.mark.parametrize(
     "config",
     [
@@ -83,8 +85,10 @@ class Model:
     ],
     ids=["llama, groups of three", "qwen2", "qwen3 with biases", "mistral window", "gpt2"],
 )
-def test_prefill_then_decode_gives_the_logits_of_the_cpu(config: ModelConfig) -> None:
-    model = Model(config)
+def test_prefill_then_decode_gives_the_logits_of_the_cpu(
+    config: ModelConfig, quantization: Quantization
+) -> None:
+    model = Model(config, quantization)
     work = Sequences([10, 5], vocabulary=config.vocabulary, block_size=4, blocks=30)
     model.check(work.step(PREFILL, [5, 4], logits=1))
     model.check(work.step(PREFILL, [4, 0], logits=1))

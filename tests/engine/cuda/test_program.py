@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "name",
     [
         pytest.param("program", id="the kernels give the logits of the CPU"),
         pytest.param("draw", id="they draw the tokens of the CPU's sampler"),
+        pytest.param("bucket", id="graphs give the bits of eager execution at every fill"),
+        pytest.param("serving", id="requests get what they get alone"),
         pytest.param("backend", id="requests get from the backend what they get from the CPU"),
     ],
 )

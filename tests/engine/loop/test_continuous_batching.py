@@ -5,35 +5,12 @@ import random
 import pytest
 
 from tests.engine.harness import running_engine, sequence
+from tests.engine.requests import random_sequence
 from tests.engine.toy import limits, toy_logits_of
 from warmgraph_engine.scheduler.sequence import FinishReason
 from warmgraph_engine.step import PENDING_TOKEN
 
 REQUESTS = 500
-
-
-def random_request(number: int):
-    """A request with random length, sampling and stops, always the same for the same number."""
-    dice = random.Random(number)
-    params = {
-        "max_tokens": dice.randint(1, 14),
-        "temperature": dice.choice([0.0, 0.3, 1.0, 2.0]),
-        "top_p": dice.choice([1.0, 0.9, 0.3]),
-        "top_k": dice.choice([0, 1, 5, 40]),
-        "min_p": dice.choice([0.0, 0.1]),
-        "seed": number,
-        "stop_token_ids": frozenset(dice.sample(range(64), dice.choice([0, 1, 6]))),
-        "logprobs": dice.choice([None, None, 0, 3]),
-    }
-    if dice.random() < 0.3:
-        params |= {"presence_penalty": 1.5, "frequency_penalty": -1.0, "repetition_penalty": 1.3}
-    if dice.random() < 0.2:
-        params["logit_bias"] = {dice.randrange(64): 5.0, dice.randrange(64): -100.0}
-    if dice.random() < 0.2:
-        params["min_tokens"] = params["max_tokens"] // 2
-    if dice.random() < 0.2:
-        params["prompt_logprobs"] = 2
-    return [dice.randrange(64) for _ in range(dice.randint(1, 40))], params
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +19,7 @@ def alone():
     results = []
     with running_engine() as engine:
         for number in range(REQUESTS):
-            prompt, params = random_request(number)
-            results += engine.generate(sequence(prompt, **params))
+            results += engine.generate(random_sequence(number))
     return results
 
 
@@ -61,8 +37,7 @@ def test_500_requests_that_join_and_leave_get_what_each_gets_alone(alone, facts,
     with running_engine(facts, run_ahead=run_ahead) as engine:
         sequences = []
         for number in range(REQUESTS):
-            prompt, params = random_request(number)
-            sequences.append(sequence(prompt, **params))
+            sequences.append(random_sequence(number))
             engine.loop.submit([sequences[-1]])
             if dice.random() < 0.1:
                 engine.wait([sequences[-1]])
@@ -82,8 +57,7 @@ def test_cancelled_requests_leave_the_others_as_they_are(alone, run_ahead):
     with running_engine(limits(blocks=40), run_ahead=run_ahead) as engine:
         sequences = []
         for number in range(REQUESTS):
-            prompt, params = random_request(number)
-            sequences.append(sequence(prompt, **params))
+            sequences.append(random_sequence(number))
             engine.loop.submit([sequences[-1]])
             if number % 7 == 0:
                 cancelled = [sequences[other] for other in list(doomed) if other <= number]

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from tests.engine.prompts import PROMPTS
 from warmgraph_api.report import Bucket, BucketMode, StepKind
 from warmgraph_api.resource import Execution
 from warmgraph_engine.backends.cpu.backend import CpuBackend
@@ -25,29 +26,6 @@ NEW_TOKENS = 10
 DECODE = (1, 2, 4, 8, 20)
 PREFILL = (16, 64, 128)
 BLOCKS_PER_PROMPT = 8
-
-PROMPTS = [
-    "What is the capital of France?",
-    "Name three colours.",
-    "2 + 2 =",
-    "Write a haiku about rain.",
-    "Who wrote Hamlet?",
-    "Translate 'good morning' into Spanish.",
-    "def fibonacci(n):",
-    "The sun rises in the",
-    "List the planets.",
-    "What does a compiler do?",
-    "Once upon a time",
-    "Explain gravity to a child.",
-    "1, 2, 3, 4,",
-    "Wie heißt du?",
-    "What is 17 * 23?",
-    "Give me a word that rhymes with cat.",
-    "Is water wet?",
-    "🙂 means",
-    "SELECT name FROM",
-    "The quick brown fox jumps over the lazy dog. " * 6,
-]
 
 
 class World:

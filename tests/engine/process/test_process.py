@@ -288,7 +288,7 @@ def test_it_can_be_stopped_while_it_loads(start: Start, model: Path) -> None:
     assert engine.stop() == 0
 
 
-def _reports(connection: socket.socket) -> Iterator[WarmupReport]:
+def reports_of(connection: socket.socket) -> Iterator[WarmupReport]:
     connection.settimeout(PATIENCE_SECONDS)
     with connection.makefile("rb") as lines:
         for line in lines:
@@ -307,7 +307,7 @@ def test_the_sidecar_sees_the_whole_start(start: Start, model: Path, tmp_path: P
         "--model-revision=r7",
     )
     connection, _ = server.accept()
-    reports = _reports(connection)
+    reports = reports_of(connection)
     serving = next(r for r in reports if r.stage is Stage.SERVING)
     assert serving.revision == "r7"
     assert serving.ready_seconds is not None
@@ -333,7 +333,7 @@ def test_with_a_sidecar_a_failed_start_stays_to_tell_its_reason(
     server.settimeout(PATIENCE_SECONDS)
     engine = start(f"--model={tmp_path / 'nothing'}", f"--report-socket={tmp_path / 's'}")
     connection, _ = server.accept()
-    failed = next(r for r in _reports(connection) if r.fault is not None)
+    failed = next(r for r in reports_of(connection) if r.fault is not None)
     assert failed.stage is Stage.FAILED
     assert failed.fault is not None
     assert failed.fault.reason == "WarmupFailed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 
 import openai
@@ -229,17 +230,23 @@ async def test_tokens_from_before_a_fault_are_sent_before_the_error(served):
 
 
 async def test_an_unexpected_error_mid_stream_is_an_event_and_not_a_second_response(served):
-    shape = served.text.detokenizer
-    calls = []
+    shape, streaming, executor = served.text.detokenizer, threading.Event(), served.engine.executor
 
     def broken(*args, **kwargs):
         detokenizer = shape(*args, **kwargs)
         feed = detokenizer.feed
-        detokenizer.feed = lambda tokens: (
-            calls.append(1) or (feed(tokens) if len(calls) < 20 else 1 / 0)
-        )
+
+        def once(tokens):
+            if streaming.is_set():
+                raise ZeroDivisionError
+            streaming.set()
+            return feed(tokens)
+
+        detokenizer.feed = once
         return detokenizer
 
+    # Tokens may come many at a time: the later ones wait until the first have been seen.
+    executor.before_step = lambda _: len(executor.steps) == 10 and streaming.wait(60)
     served.text.detokenizer = broken
     try:
         response = await served.client.post("/v1/completions", json=LONG | {"stream": True})
@@ -277,8 +284,6 @@ async def test_closing_ends_what_runs_with_an_error(serve):
 
 
 async def test_a_long_prompt_is_tokenized_beside_the_event_loop(serve):
-    import threading
-
     served = await serve(settings=ServerSettings(inline_characters=10))
     threads = []
     encode = served.text.encode

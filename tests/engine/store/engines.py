@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.engine.checkpoints import decode, prefill
@@ -20,6 +21,8 @@ from warmgraph_api.report import (
 from warmgraph_engine import startup
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.report import Reporter
+from warmgraph_engine.shapes import shape_of
+from warmgraph_engine.step import Step, StepResult
 
 D, P = StepKind.DECODE, StepKind.PREFILL
 BUCKETS = tuple(
@@ -28,24 +31,36 @@ BUCKETS = tuple(
 )
 
 
+def config_of(model: Path, cache: Path | None, **settings: Any) -> EngineConfig:
+    return EngineConfig(
+        model=model,
+        served_model_name="tiny",
+        cache_directory=cache,
+        **{
+            "buckets": BUCKETS,
+            "kv_block_size": 4,
+            "kv_cache_bytes": 64 << 10,
+            "max_model_length": 64,
+            "max_batch_size": 8,
+            "max_batch_tokens": 32,
+            **settings,
+        },
+    )
+
+
+def logits_of(step: Step, result: StepResult) -> bytes:
+    """The logits of a step's rows, wherever the device leaves them."""
+    logits = result.logits
+    if not isinstance(logits, np.ndarray):
+        logits = logits.on_host(range(shape_of(step).logit_rows))
+    return logits.tobytes()
+
+
 class Engine:
     """One start."""
 
     def __init__(self, model: Path, cache: Path | None, **settings: Any) -> None:
-        self.config = EngineConfig(
-            model=model,
-            served_model_name="tiny",
-            cache_directory=cache,
-            **{
-                "buckets": BUCKETS,
-                "kv_block_size": 4,
-                "kv_cache_bytes": 64 << 10,
-                "max_model_length": 64,
-                "max_batch_size": 8,
-                "max_batch_tokens": 32,
-                **settings,
-            },
-        )
+        self.config = config_of(model, cache, **settings)
         self.reporter = Reporter(
             model="tiny", revision="", buckets=self.config.buckets, started_at=0.0
         )
@@ -81,6 +96,13 @@ class Engine:
             pass
         self._started.publishing.publish()
 
+    def restore_again(self, number: int) -> None:
+        """Load the image of one of the declared buckets a second time."""
+        entries = self.executor._graphs.entries()
+        image = entries[number % len(entries)].image
+        assert image is not None
+        self.executor._graphs.load(image)
+
     def close(self) -> None:
         self._started.close()
 
@@ -106,4 +128,4 @@ class Engine:
             decode((3, 0, [12]), (9, 14, [7, 8, 9, 10, 11]), (1, 22, [1, 2, 3, 4, 5, 6])),
             decode((2, 1, [12]), (2, 0, [13]), (2, 15, [7, 8, 9, 10, 11]), (4, 0, [14])),
         ]
-        return b"".join(self.executor.execute(step).logits.tobytes() for step in steps)
+        return b"".join(logits_of(step, self.executor.execute(step)) for step in steps)

@@ -1,7 +1,7 @@
 """Random steps of many sequences, as a scheduler could make them, and what an engine answers.
 
-Run as a program with MODEL, CACHE, SEED and COUNT, it starts an engine and prints a line for each
-step: its kind and path, and a digest of its logits.
+Run as a program with MODEL, CACHE, SEED and COUNT, and maybe DEVICE, it starts an engine and prints
+a line for each step: its kind and path, and a digest of its logits.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.engine.store.engines import Engine
+from tests.engine.store.engines import Engine, logits_of
 from warmgraph_api.report import Bucket, BucketMode, StepKind
+from warmgraph_api.resource import Device
 from warmgraph_engine.step import Limits, Step, StepRow
 
 DRAFTS = 2
@@ -24,6 +25,8 @@ BUCKETS = tuple(
     for size in sizes
 )
 BLOCKS_EACH = 7
+KV_CACHE_BYTES = {Device.CPU: 64 << 10, Device.CUDA: 1 << 20}
+"""Blocks for eight sequences: a GPU's model has wider heads."""
 
 
 class _Sequences:
@@ -81,22 +84,48 @@ def random_steps(seed: int, count: int, limits: Limits) -> Iterator[Step]:
         yield Step(kind=kind, rows=rows)
 
 
-def start(model: Path, cache: Path) -> Engine:
-    return Engine(model, cache, buckets=BUCKETS, speculative_tokens=DRAFTS)
+def start(model: Path, cache: Path, device: Device = Device.CPU) -> Engine:
+    return Engine(
+        model,
+        cache,
+        device=device,
+        buckets=BUCKETS,
+        speculative_tokens=DRAFTS,
+        kv_cache_bytes=KV_CACHE_BYTES[device],
+    )
 
 
-def answers(engine: Engine, seed: int, count: int) -> list[str]:
-    """A line for each step."""
+def answers(engine: Engine, seed: int, count: int, *, restoring: bool = False) -> list[str]:
+    """A line for each step; `restoring` a graph anew before each."""
     lines = []
-    for step in random_steps(seed, count, engine.executor.limits):
+    for number, step in enumerate(random_steps(seed, count, engine.executor.limits)):
+        if restoring:
+            engine.restore_again(number)
         result = engine.executor.execute(step)
-        digest = hashlib.sha256(result.logits.tobytes()).hexdigest()
+        digest = hashlib.sha256(logits_of(step, result)).hexdigest()
         lines.append(f"{step.kind} {result.path} {result.bucket} {digest}")
     return lines
 
 
+def check_restored(captured: list[str], output: str) -> None:
+    """The program's output is what a process answered that captured the graphs: the same bits, from
+    graphs of every bucket."""
+    first, *restored = output.splitlines()
+    assert first == "Hit Restored"
+    assert len(restored) == len(captured)
+    differing = [
+        n for n, pair in enumerate(zip(captured, restored, strict=True)) if len(set(pair)) > 1
+    ]
+    assert differing == []
+    used = {tuple(line.split()[:3]) for line in captured}
+    assert {path for _, path, _ in used} == {"exact", "padded"}, "some steps ran without a graph"
+    assert {(kind, int(size)) for kind, _, size in used} == {
+        (kind, size) for kind, sizes in SIZES.items() for size in sizes
+    }
+
+
 if __name__ == "__main__":
-    engine = start(Path(sys.argv[1]), Path(sys.argv[2]))
+    engine = start(Path(sys.argv[1]), Path(sys.argv[2]), *map(Device, sys.argv[5:]))
     print(engine.report.cache.result, *sorted(set(engine.states().values())))
-    print("\n".join(answers(engine, int(sys.argv[3]), int(sys.argv[4]))))
+    print("\n".join(answers(engine, int(sys.argv[3]), int(sys.argv[4]), restoring=True)))
     engine.close()

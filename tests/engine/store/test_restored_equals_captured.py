@@ -1,8 +1,8 @@
-"""A graph that another process restored gives the very bits of the one that was captured."""
+"""A graph that another process restored gives the very bits of the one that was captured;
+tests/gpu/test_store.py asks the same of a GPU."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ import torch
 
 from tests.engine.checkpoints import write_servable_checkpoint
 from tests.engine.store import processes, random_steps
-from tests.engine.store.random_steps import SIZES
 
 STEPS = 1_000
 SEED = 11
@@ -33,16 +32,4 @@ def test_a_thousand_random_steps_are_equal_bit_for_bit(
 
     restoring = processes.run_module("tests.engine.store.random_steps", model, cache, SEED, STEPS)
     output, _ = restoring.communicate()
-    first, *restored = output.splitlines()
-    assert first == "Hit Restored"
-    assert len(restored) == STEPS
-    differing = [
-        n for n, pair in enumerate(zip(captured, restored, strict=True)) if len(set(pair)) > 1
-    ]
-    assert differing == []
-
-    used = Counter((line.split()[0], line.split()[1], line.split()[2]) for line in captured)
-    assert {path for _, path, _ in used} == {"exact", "padded"}, "some steps ran without a graph"
-    assert {(kind, int(size)) for kind, _, size in used} == {
-        (kind, size) for kind, sizes in SIZES.items() for size in sizes
-    }
+    random_steps.check_restored(captured, output)

@@ -40,7 +40,7 @@ class CpuBackend:
         self.limits = common.limits(config, settings)
         self.layout = common.plan_arena(config, settings, specs)
         self.arena = CpuArena(self.layout)
-        load_weights(self.arena, checkpoint, specs, progress=progress)
+        load_weights(self.arena, checkpoint, specs, quantizes=settings.quantizes, progress=progress)
         if config.rope is not None:
             tables = rope_tables(config.rope, config.head_dim, settings.max_model_length)
             for name, table in zip(("cos", "sin"), tables, strict=True):

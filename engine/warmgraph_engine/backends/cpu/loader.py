@@ -1,4 +1,8 @@
-"""Weights from a checkpoint into the arena, converted to the engine's type on the way."""
+"""Weights from a checkpoint into the arena, converted to the engine's type on the way.
+
+Quantized projections are widened again: a CPU gains nothing from them, but it computes with the
+numbers that a GPU computes with.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import torch
 from warmgraph_engine.backends.cpu.memory import CpuArena
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.checkpoint.safetensors_file import StoredTensor
+from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.models.weights import WeightSpec
 
@@ -20,9 +25,13 @@ def load_weights(
     checkpoint: Checkpoint,
     specs: Sequence[WeightSpec],
     *,
+    quantizes: Callable[[WeightSpec], bool],
     progress: Callable[[], None],
 ) -> None:
-    """Fill the regions `weights.NAME`; `progress` is called after each. Raises ModelError."""
+    """Fill the regions `weights.NAME`, those that `quantizes` says with numbers that fp8 can hold.
+
+    `progress` is called after each. Raises ModelError.
+    """
     for spec in specs:
         target = arena.tensor(f"weights.{spec.name}")
         row = 0
@@ -34,11 +43,16 @@ def load_weights(
                 raise ModelError(
                     f"tensor {part} is {tuple(stored.shape)}, which does not fit config.json"
                 )
-            rows.copy_(source)
+            rows.copy_(_through_fp8(source) if quantizes(spec) else source)
             row += len(source)
         if row != len(target):
             raise ModelError(f"tensors {', '.join(spec.parts)} have {row} rows, not {len(target)}")
         progress()
+
+
+def _through_fp8(matrix: torch.Tensor) -> torch.Tensor:
+    values = matrix.to(torch.float32).contiguous().numpy()
+    return torch.from_numpy(fp8.dequantize_rows(*fp8.quantize_rows(values)))
 
 
 def _tensor(stored: StoredTensor) -> torch.Tensor:

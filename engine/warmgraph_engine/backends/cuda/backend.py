@@ -66,8 +66,8 @@ class CudaBackend:
         self.layout = plan_device(config, settings, specs)
         self._device = device = _open_device()
         arena = DeviceArena(device, self.layout)
-        results = HostRegions(plan_results(settings))
-        hosts = [HostRegions(plan_host(config, settings)) for _ in range(HOST_SETS)]
+        results = HostRegions(device, plan_results(settings))
+        hosts = [HostRegions(device, plan_host(config, settings)) for _ in range(HOST_SETS)]
         sets = [Addresses(arena, results, host) for host in hosts]
         self._addresses = addresses = sets[0]
         device.synchronize()  # the arena is zeroed before anything is loaded into it
@@ -96,8 +96,15 @@ class CudaBackend:
         program = partial(step_program, config, geometry(settings))
         self.recorder = CudaRecorder(compiler, addresses.regions, program, usual_shapes(settings))
         self._logits_address = addresses["buffers.logits"]
-        self._logit_rows = LogitRows(device, self._logits_address, config.vocabulary)
+        self._logit_rows = LogitRows(
+            device, self._logits_address, (settings.max_batch_size, config.vocabulary)
+        )
         self._eager: dict[StepShape, CudaLaunches] = {}
+
+    @property
+    def allocations(self) -> int:
+        """Of device and pinned memory, so far."""
+        return self._device.allocations
 
     def finish_loading(self) -> None:
         self._weights.finish()

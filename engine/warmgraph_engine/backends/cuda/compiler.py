@@ -27,6 +27,7 @@ _POINTERS = {
     "float32": "*fp32",
     "float16": "*fp16",
     "bfloat16": "*bf16",
+    "float8_e4m3fn": "*fp8e4nv",
     "int32": "*i32",
     "int64": "*i64",
 }

@@ -41,7 +41,19 @@ class Device:
         )
         self.capability = 10 * int(major) + int(minor)
         self.cuda_version = int(check(cuda.cuDriverGetVersion()))
+        self.allocations = 0
+        """Asked of the driver so far: once the engine serves, no more are."""
         self.stream = check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+
+    def allocate(self, size: int) -> int:
+        """Address of device memory. Raises CudaError."""
+        self.allocations += 1
+        return int(check(cuda.cuMemAlloc(size)))
+
+    def allocate_pinned(self, size: int) -> int:
+        """Address of host memory that the GPU reads and writes directly. Raises CudaError."""
+        self.allocations += 1
+        return int(check(cuda.cuMemHostAlloc(size, cuda.CU_MEMHOSTALLOC_PORTABLE)))
 
     def use(self) -> None:
         """Make the context current in the calling thread."""

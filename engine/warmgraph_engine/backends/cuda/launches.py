@@ -9,6 +9,7 @@ from warmgraph_engine.arena import ITEM_BYTES
 from warmgraph_engine.backends.cuda import tiling
 from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
 from warmgraph_engine.backends.cuda.layout import Geometry
+from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import Family, ModelConfig
 from warmgraph_engine.shapes import StepShape
 
@@ -167,6 +168,7 @@ class Launches:
         count = tiling.splits(n, k)
         launch = self._linear(
             weight=f"weights.{name}.weight",
+            quantized=self._geometry.quantized,
             x=x,
             out="work.partial",
             rows=self._shape.tokens,
@@ -183,6 +185,7 @@ class Launches:
         projection = f"{name}.gate_up" if gated else f"{name}.up"
         return self._linear(
             weight=f"weights.{projection}.weight",
+            quantized=self._geometry.quantized,
             bias=f"weights.{projection}.bias" if config.mlp_bias else None,
             x="work.x",
             out="work.activation",
@@ -233,14 +236,24 @@ class Launches:
         n: int,
         k: int,
         splits: int,
+        quantized: bool = False,
         bias: str | None = None,
         gated: bool = False,
         activation: str = "none",
     ) -> Launch:
-        tile = tiling.tiling(rows, k, count=splits, gated=gated, item_bytes=self._item_bytes)
+        weight_bytes = ITEM_BYTES[fp8.DTYPE] if quantized else self._item_bytes
+        scale = f"{weight.removesuffix('weight')}scale"
+        tile = tiling.tiling(
+            rows,
+            k,
+            count=splits,
+            gated=gated,
+            item_bytes=self._item_bytes,
+            weight_bytes=weight_bytes,
+        )
         part = tiling.slice_size(k, splits, tile.block_k)
         even = part * splits == k
-        ahead = tiling.prefetch_size(n, part, self._item_bytes, gated=gated) if even else 0
+        ahead = tiling.prefetch_size(n, part, weight_bytes, gated=gated) if even else 0
         programs = 1 if tile.merge else splits
         return Launch(
             kernel="linear.linear",
@@ -248,6 +261,7 @@ class Launches:
             arguments={
                 "x_ptr": Pointer(x),
                 "weight_ptr": Pointer(weight),
+                "scale_ptr": Pointer(scale if quantized else weight),
                 "bias_ptr": Pointer(bias or weight),
                 "out_ptr": Pointer(out),
                 "rows": rows,
@@ -260,6 +274,7 @@ class Launches:
             constants={
                 "GATED": int(gated),
                 "ACTIVATION": activation,
+                "SCALED": int(quantized),
                 "HAS_BIAS": int(bias is not None),
                 "MERGE": int(tile.merge),
                 "EVEN_N": int(n % tile.block_n == 0),

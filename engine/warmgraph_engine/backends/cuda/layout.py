@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from warmgraph_api.resource import Quantization
 from warmgraph_engine.arena import ArenaLayout
 from warmgraph_engine.backends.cuda.tiling import UNMERGED_ROWS, splits
 from warmgraph_engine.backends.settings import BackendSettings, buffer_sizes, kv_blocks
+from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelConfig
 from warmgraph_engine.models.weights import WeightSpec
 
@@ -27,6 +29,9 @@ class Geometry:
     """The dimensions that a step is built for, beside its own shape."""
 
     dtype: str
+    """Of activations and KV cache, and of the weights that are not quantized."""
+    quantized: bool
+    """Whether projections are fp8 with a scale for each row."""
     block_size: int
     table_width: int
     max_sequences: int
@@ -38,6 +43,7 @@ class Geometry:
 def geometry(settings: BackendSettings) -> Geometry:
     return Geometry(
         dtype=settings.dtype,
+        quantized=settings.quantization is Quantization.FP8,
         block_size=settings.block_size,
         table_width=-(-settings.max_model_length // settings.block_size),
         max_sequences=settings.max_batch_size,
@@ -51,7 +57,11 @@ def plan_device(
     """Weights, KV cache, static buffers, and the intermediates of a step."""
     layout = ArenaLayout()
     for spec in specs:
-        layout.add(f"weights.{spec.name}", settings.dtype, spec.shape)
+        if settings.quantizes(spec):
+            layout.add(f"weights.{spec.name}", fp8.DTYPE, spec.shape)
+            layout.add(f"weights.{spec.scale_name}", "float32", spec.shape[:1])
+        else:
+            layout.add(f"weights.{spec.name}", settings.dtype, spec.shape)
     if config.rope is not None:
         for name in ("cos", "sin"):
             table = (settings.max_model_length, config.head_dim // 2)

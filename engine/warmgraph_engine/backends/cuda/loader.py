@@ -19,23 +19,23 @@ import numpy as np
 from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
-from warmgraph_engine.backends.cuda.convert import to_dtype
+from warmgraph_engine.backends.cuda.convert import STORED_DTYPES, to_dtype
 from warmgraph_engine.backends.cuda.driver import Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses, PinnedMemory
+from warmgraph_engine.backends.cuda.quantized import Quantized, quantized_pieces
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.checkpoint.safetensors_file import StoredTensor
+from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.models.weights import WeightSpec
 
 THREADS = 8
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 BUFFERS = 2
 """For each thread: one is filled while the other is copied."""
 
 PROGRESS_SECONDS = 0.1
 """Between two looks at how far the loading is."""
-
-_STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,43 +57,55 @@ class Converted:
     dtype: str
     transposed: bool
 
+    def contents(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """(address, bytes that belong there)."""
+        stored = self.stored
+        values: NDArray[Any] = to_dtype(stored.data, STORED_DTYPES[stored.dtype], self.dtype)
+        values = values.reshape(stored.shape)
+        if self.transposed:
+            values = values.T
+        yield self.address, np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+Piece = Chunk | Converted | Quantized
+
 
 def plan(
     checkpoint: Checkpoint, specs: Sequence[WeightSpec], addresses: Addresses, dtype: str
-) -> list[Chunk | Converted]:
+) -> list[Piece]:
     """What has to be copied where. Raises ModelError if the checkpoint does not fit the model."""
-    return [
-        piece
-        for spec in specs
-        for piece in _plan_weight(checkpoint, spec, addresses[f"weights.{spec.name}"], dtype)
-    ]
+    return [piece for spec in specs for piece in _plan_weight(checkpoint, spec, addresses, dtype)]
 
 
 def _plan_weight(
-    checkpoint: Checkpoint, spec: WeightSpec, address: int, dtype: str
-) -> Iterator[Chunk | Converted]:
-    item = 4 if dtype == "float32" else 2
+    checkpoint: Checkpoint, spec: WeightSpec, addresses: Addresses, dtype: str
+) -> Iterator[Piece]:
+    region = addresses.regions[f"weights.{spec.name}"]
+    address = addresses[region.name]
     rows = 0
     for part in spec.parts:
         stored = checkpoint.tensor(part)
-        if stored.dtype not in _STORED:
+        if stored.dtype not in STORED_DTYPES:
             raise ModelError(f"tensor {part} has type {stored.dtype}, which is not a weight's")
         shape = stored.shape[::-1] if spec.transposed else stored.shape
         if len(shape) != len(spec.shape) or shape[1:] != spec.shape[1:]:
             raise ModelError(f"tensor {part} is {stored.shape}, which does not fit config.json")
-        size = item * int(np.prod(shape))
-        if _STORED[stored.dtype] == dtype and not spec.transposed:
+        offset, size = region.part(rows, shape[0])
+        rows += shape[0]
+        if region.dtype == fp8.DTYPE:
+            yield from quantized_pieces(stored, spec, addresses, first_row=rows - shape[0])
+        elif STORED_DTYPES[stored.dtype] == dtype and not spec.transposed:
             for done in range(0, size, CHUNK_BYTES):
                 yield Chunk(
                     path=stored.path,
                     offset=stored.offset + done,
-                    address=address + done,
+                    address=address + offset + done,
                     bytes=min(CHUNK_BYTES, size - done),
                 )
         else:
-            yield Converted(stored=stored, address=address, dtype=dtype, transposed=spec.transposed)
-        rows += shape[0]
-        address += size
+            yield Converted(
+                stored=stored, address=address + offset, dtype=dtype, transposed=spec.transposed
+            )
     if rows != spec.shape[0]:
         raise ModelError(f"tensors {', '.join(spec.parts)} have {rows} rows, not {spec.shape[0]}")
 
@@ -104,7 +116,7 @@ class WeightLoading:
     def __init__(
         self,
         device: Device,
-        pieces: Sequence[Chunk | Converted],
+        pieces: Sequence[Piece],
         *,
         progress: Callable[[], None],
     ) -> None:
@@ -149,24 +161,24 @@ class _Worker:
     def __init__(self, device: Device) -> None:
         device.use()
         self._stream = check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
-        self._buffers = [PinnedMemory(CHUNK_BYTES) for _ in range(BUFFERS)]
+        self._buffers = [PinnedMemory(device, CHUNK_BYTES) for _ in range(BUFFERS)]
         flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
         self._copied = [check(cuda.cuEventCreate(flag)) for _ in range(BUFFERS)]
         self._files: dict[Path, int] = {}
         self._turn = 0
 
-    def copy(self, piece: Chunk | Converted) -> None:
+    def copy(self, piece: Piece) -> None:
         if isinstance(piece, Chunk):
             buffer = self._free_buffer()
             self._read(piece, buffer.view()[: piece.bytes])
             self._send(buffer, piece.address, piece.bytes)
             return
-        content = _converted(piece)
-        for done in range(0, len(content), CHUNK_BYTES):
-            part = content[done : done + CHUNK_BYTES]
-            buffer = self._free_buffer()
-            buffer.array(part.shape, "uint8")[:] = part
-            self._send(buffer, piece.address + done, len(part))
+        for address, content in piece.contents():
+            for done in range(0, len(content), CHUNK_BYTES):
+                part = content[done : done + CHUNK_BYTES]
+                buffer = self._free_buffer()
+                buffer.array(part.shape, "uint8")[:] = part
+                self._send(buffer, address + done, len(part))
 
     def finish(self) -> None:
         check(cuda.cuStreamSynchronize(self._stream))
@@ -203,13 +215,3 @@ class _Worker:
                 done += count
         except OSError as error:
             raise ModelError(f"{chunk.path}: cannot be read: {error.strerror}") from error
-
-
-def _converted(piece: Converted) -> NDArray[np.uint8]:
-    """The tensor's bytes as the arena wants them."""
-    stored = piece.stored
-    values: NDArray[Any] = to_dtype(stored.data, _STORED[stored.dtype], piece.dtype)
-    values = values.reshape(stored.shape)
-    if piece.transposed:
-        values = values.T
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -16,21 +16,29 @@ from warmgraph_engine.step import StepError
 
 
 class LogitRows:
-    """Copies rows of the logits, float32 of shape (rows, vocabulary), into pinned memory."""
+    """Copies rows of the logits, float32 of shape (rows, vocabulary), to the host."""
 
-    def __init__(self, device: Device, address: int, vocabulary: int) -> None:
-        self._device, self._address, self._vocabulary = device, address, vocabulary
-        self._bytes = 4 * vocabulary
-        self._memory = PinnedMemory(self._bytes)
+    def __init__(self, device: Device, address: int, shape: tuple[int, int]) -> None:
+        """`shape` is that of the pinned memory they come through: rows at once, vocabulary."""
+        self._device, self._address = device, address
+        self._bytes = 4 * shape[1]
+        self._memory = PinnedMemory(device, shape[0] * self._bytes)
+        self._pinned: NDArray[Any] = self._memory.array(shape, "float32")
 
     def copy(self, rows: Sequence[int]) -> NDArray[np.float32]:
         """Wait for all steps handed over, then give these rows; valid until the next copy."""
         self._device.use()
-        size = len(rows) * self._bytes
-        if size > self._memory.size:
-            larger = PinnedMemory(size)
-            self._memory.free()
-            self._memory = larger
+        at_once = len(self._pinned)
+        if len(rows) <= at_once:
+            return self._copied(rows)
+        # Log-probabilities of a prompt: more rows than sequences.
+        parts = (rows[first : first + at_once] for first in range(0, len(rows), at_once))
+        result = np.empty((len(rows), self._pinned.shape[1]), np.float32)
+        for number, part in enumerate(parts):
+            result[number * at_once :][: len(part)] = self._copied(part)
+        return result
+
+    def _copied(self, rows: Sequence[int]) -> NDArray[np.float32]:
         for place, row in enumerate(rows):
             check(
                 cuda.cuMemcpyDtoHAsync(
@@ -41,8 +49,7 @@ class LogitRows:
                 )
             )
         self._device.synchronize()
-        result: NDArray[Any] = self._memory.array((len(rows), self._vocabulary), "float32")
-        return result
+        return self._pinned[: len(rows)]
 
 
 class DeviceLogits:

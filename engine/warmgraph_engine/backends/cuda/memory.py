@@ -21,7 +21,7 @@ class DeviceArena:
         self.layout = layout
         free = device.free_bytes()
         try:
-            self._base = int(check(cuda.cuMemAlloc(layout.bytes)))
+            self._base = device.allocate(layout.bytes)
         except CudaError as error:
             raise ModelError(
                 f"the model, its KV cache and its buffers need {layout.bytes / 2**30:.1f} GiB of"
@@ -37,9 +37,9 @@ class DeviceArena:
 class PinnedMemory:
     """Host memory that the GPU reads and writes directly."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, device: Device, size: int) -> None:
         self.size = size
-        self.address = int(check(cuda.cuMemHostAlloc(size, cuda.CU_MEMHOSTALLOC_PORTABLE)))
+        self.address = device.allocate_pinned(size)
         self._buffer = memoryview((ctypes.c_char * size).from_address(self.address)).cast("B")
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int = 0) -> NDArray[Any]:
@@ -56,9 +56,9 @@ class PinnedMemory:
 class HostRegions:
     """Pinned memory for a layout, zeroed."""
 
-    def __init__(self, layout: ArenaLayout) -> None:
+    def __init__(self, device: Device, layout: ArenaLayout) -> None:
         self.layout = layout
-        self._memory = PinnedMemory(layout.bytes)
+        self._memory = PinnedMemory(device, layout.bytes)
         self._memory.array((layout.bytes,), "uint8")[:] = 0
 
     def address(self, name: str) -> int:

@@ -51,15 +51,19 @@ def slice_size(k: int, count: int, block_k: int) -> int:
     return -(-k // (count * block_k)) * block_k
 
 
-def tiling(rows: int, k: int, *, count: int, gated: bool, item_bytes: int) -> Tiling:
-    """For `rows` rows and `count` splits."""
+def tiling(
+    rows: int, k: int, *, count: int, gated: bool, item_bytes: int, weight_bytes: int
+) -> Tiling:
+    """For `rows` rows and `count` splits; `item_bytes` of an activation, `weight_bytes` of a
+    weight."""
     block_m = next((size for size in (16, 32, 64) if rows <= size), 128)
     large = block_m == 128
     block_n = 128 if large else 64
     # Small products want as many bytes in flight as fit; a longer block means fewer, longer
     # loads of each row.
     block_k = 64 if large or k % (count * 128) else 128
-    stage_bytes = block_k * (block_n * (2 if gated else 1) + block_m) * item_bytes
+    weights = block_n * (2 if gated else 1)
+    stage_bytes = block_k * (weights * weight_bytes + block_m * item_bytes)
     stages = max(2, min(4 if large else 8, SHARED_BYTES // stage_bytes))
     return Tiling(
         block_m=block_m,
@@ -76,9 +80,9 @@ PREFETCH_BYTES = 2 << 20
 all there is to gain: 2 % of a step of the 1.1B shape; four times as much loses that again."""
 
 
-def prefetch_size(n: int, slice_: int, item_bytes: int, *, gated: bool) -> int:
+def prefetch_size(n: int, slice_: int, weight_bytes: int, *, gated: bool) -> int:
     """Inner elements of each weight row to bring into the L2 cache ahead of time, 512 bytes at
     least or none."""
-    step = 512 // item_bytes
+    step = 512 // weight_bytes
     rows = n * (2 if gated else 1)
-    return min(PREFETCH_BYTES // (rows * item_bytes), slice_) // step * step
+    return min(PREFETCH_BYTES // (rows * weight_bytes), slice_) // step * step

@@ -34,6 +34,28 @@ def prefetch(pointers, size):
 
 
 @triton.jit
+def widen(w, DTYPE: tl.constexpr):
+    """Weights in the activations' type; every fp8 number has its like there."""
+    if w.dtype != DTYPE:
+        w = w.to(tl.float32).to(DTYPE)
+    return w
+
+
+@triton.jit
+def multiply(a, b, COMPILED: tl.constexpr):
+    """a * b in float32, rounded before anything is added to it.
+
+    A compiler fuses a plain product with the sum that follows, which rounds once. Where one kernel
+    adds up what another leaves to its reader, the bits of the two would differ.
+    """
+    if COMPILED:
+        return tl.inline_asm_elementwise(
+            "mul.rn.f32 $0, $1, $2;", "=f,f,f", [a, b], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return a * b
+
+
+@triton.jit
 def activate(x, ACTIVATION: tl.constexpr):
     """`silu`, `gelu`, `gelu_tanh` or `none`, in float32."""
     if ACTIVATION == "silu":

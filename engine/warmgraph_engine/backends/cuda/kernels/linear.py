@@ -5,13 +5,16 @@ Small row counts leave too few tiles for all multiprocessors: then the inner dim
 too, and whoever reads the output adds up the partial sums. The number of splits belongs to the
 matrix, not to the row count, and large row counts add the splits in the same order, so that a row
 gets the same bits in any batch.
+
+Weights may be fp8 with a scale for each row of the matrix (SCALED). They are widened to the type of
+the activations, which holds every fp8 number exactly, and a split's sum is multiplied by the scale.
 """
 
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from warmgraph_engine.backends.cuda.kernels.common import activate, prefetch
+from warmgraph_engine.backends.cuda.kernels.common import activate, multiply, prefetch, widen
 
 
 @triton.jit
@@ -51,12 +54,14 @@ def _product(
     for offset in tl.range(0, slice_size, BLOCK_K, num_stages=STAGES):
         live_k = k + offset < k_size
         w = _load_weights(weights + offset, live_n, live_k[None, :], EVEN_N, EVEN_K)
+        w = widen(w, x_rows.dtype.element_ty)
         mask = live_m if EVEN_K else live_m & live_k[:, None]
         x = tl.load(inputs + offset, mask=mask, other=0.0)
         acc = tl.dot(w, x, acc, input_precision="ieee")
         if GATED:
             at = weights + up_offset + offset
             w = _load_weights(at, live_n, live_k[None, :], EVEN_N, EVEN_K)
+            w = widen(w, x_rows.dtype.element_ty)
             up = tl.dot(w, x, up, input_precision="ieee")
     return acc, up
 
@@ -65,6 +70,7 @@ def _product(
 def linear(
     x_ptr,
     weight_ptr,
+    scale_ptr,
     bias_ptr,
     out_ptr,
     rows,
@@ -75,6 +81,7 @@ def linear(
     prefetch_size,
     GATED: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    SCALED: tl.constexpr,
     HAS_BIAS: tl.constexpr,
     MERGE: tl.constexpr,
     EVEN_N: tl.constexpr,
@@ -89,6 +96,7 @@ def linear(
 
     x (rows, k), weight (n, k), out (splits, rows, n); with MERGE out is (1, rows, n), the sum of
     all splits. GATED: weight holds n gate rows, then n up rows, and out is act(gate) * up.
+    SCALED: weight is fp8, and scale (weight's rows,) are float32 factors of its rows.
     grid (tiles of n, splits or 1, tiles of rows); slice_size is the k of one split.
     """
     tile_n = tl.program_id(0)
@@ -112,6 +120,8 @@ def linear(
         gdc_launch_dependents()
         gdc_wait()
     x_rows = x_ptr + m.to(tl.int64)[None, :] * k_size
+    if SCALED:
+        scale = tl.load(scale_ptr + n, mask=n < n_size, other=0.0)[:, None]
     up = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     total, up = _product(
         x_rows,
@@ -131,6 +141,11 @@ def linear(
         BLOCK_K,
         STAGES,
     )
+    if SCALED:
+        total = multiply(total, scale, PDL)
+        if GATED:
+            up_scale = tl.load(scale_ptr + n_size + n, mask=n < n_size, other=0.0)[:, None]
+            up = multiply(up, up_scale, PDL)
     if MERGE:
         for split in range(1, splits):
             acc, up = _product(
@@ -151,6 +166,8 @@ def linear(
                 BLOCK_K,
                 STAGES,
             )
+            if SCALED:
+                acc = multiply(acc, scale, PDL)
             total += acc
     if HAS_BIAS:
         total += tl.load(bias_ptr + n, mask=n < n_size, other=0.0).to(tl.float32)[:, None]

@@ -1,0 +1,63 @@
+"""Graphs are switched off and on while an engine serves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.checkpoints import write_servable_checkpoint
+from tests.engine.process.switching import check_switching_keeps_serving, steps
+from tests.engine.process.test_process import PATIENCE_SECONDS, Engine
+
+pytestmark = pytest.mark.timeout(3 * PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+    engines: list[Engine] = []
+    model = write_servable_checkpoint(tmp_path / "model")
+
+    def start(*arguments: str) -> Engine:
+        engines.append(Engine([f"--model={model}", *arguments], tmp_path / f"log-{len(engines)}"))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        if engine.process.poll() is None:
+            engine.process.kill()
+            engine.process.wait()
+
+
+def test_switching_graphs_off_and_on_keeps_serving_with_equal_answers(
+    start: Callable[..., Engine],
+) -> None:
+    engine = start()
+    engine.serve()
+    check_switching_keeps_serving(engine)
+    assert engine.stop() == 0
+
+
+def test_a_switch_while_the_model_loads_holds_from_the_first_request_on(
+    start: Callable[..., Engine],
+) -> None:
+    engine = start()
+    engine.url()  # it listens, and so it takes signals
+    engine.process.send_signal(signal.SIGUSR1)
+    engine.serve()
+    assert engine.complete("hello")
+    assert steps(engine, "graphs_off") > 0
+    assert steps(engine, "bucket") == 0
+
+
+def test_an_engine_that_was_started_without_graphs_says_that_it_has_none(
+    start: Callable[..., Engine],
+) -> None:
+    engine = start("--execution=Eager")
+    engine.serve()
+    engine.process.send_signal(signal.SIGUSR2)
+    engine.wait_for(lambda: "there are no graphs to switch on or off" in engine.log)
+    assert engine.complete("hello")
+    assert "warmgraph_graphs_enabled 0.0" in engine.get("/metrics")[1]
