@@ -69,7 +69,7 @@ def _start_in_thread(config: EngineConfig, reporter: Reporter, loading: Event) -
     def work() -> None:
         sys.setswitchinterval(_SWITCH_SECONDS)
         try:
-            future.set_result(startup.start(config, reporter, loading))
+            future.set_result(startup.start(config, reporter, loading=loading.set))
         except BaseException as error:
             future.set_exception(error)
         finally:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 from prometheus_client.registry import Collector
 
@@ -51,8 +50,10 @@ class Started:
         self.store.close()
 
 
-def start(config: EngineConfig, reporter: Reporter, loading: Event) -> Started:
-    """Load the model and warm it up, telling the reporter of every move. Sets `loading` when the
+def start(
+    config: EngineConfig, reporter: Reporter, *, loading: Callable[[], None] = lambda: None
+) -> Started:
+    """Load the model and warm it up, telling the reporter of every move. Calls `loading` when the
     interpreter has time for other threads.
 
     Raises ModelError or WarmupFailedError.
@@ -65,11 +66,11 @@ def start(config: EngineConfig, reporter: Reporter, loading: Event) -> Started:
             digest = beside.submit(lambda: checkpoint.digest)
             settings = backend_settings(config, checkpoint)
             if config.device is Device.CPU:
-                loading.set()  # torch is read from disk, for seconds
+                loading()  # torch is read from disk, for seconds
             backend, facts = open_backend(
                 config.device, checkpoint, settings, progress=reporter.move
             )
-            loading.set()  # its weights are on their way
+            loading()  # its weights are on their way
         _log.info("%s", backend.layout.describe())
         counts = StepCounts()
         graphs = GraphTable(
