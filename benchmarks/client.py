@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 
 PORT = 8123
-HOST = f"http://127.0.0.1:{PORT}"
-URL = f"{HOST}/v1/completions"
+BASE_URL = f"http://127.0.0.1:{PORT}"
+URL = f"{BASE_URL}/v1/completions"
 SILENCE_SECONDS = 60
 """Longest time between two bytes of an answer."""
 REQUEST = {"model": "m", "prompt": "hello", "temperature": 0, "ignore_eos": True}

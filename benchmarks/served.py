@@ -18,7 +18,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.client import HOST, PORT, REQUEST, URL
+from benchmarks.client import BASE_URL, PORT, REQUEST, URL
 from warmgraph_api.report import WarmupReport
 from warmgraph_api.wire import decode_report
 
@@ -69,7 +69,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         return self._reports.last()
 
     def scrape(self) -> Scrape:
-        with urllib.request.urlopen(f"{HOST}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"{BASE_URL}/metrics", timeout=60) as answer:
             return Scrape(answer.read().decode())
 
     def wait_until_stored(self) -> None:

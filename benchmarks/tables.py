@@ -43,46 +43,66 @@ def _row(label: str, pattern: str, *keys: object) -> tuple[str, ...]:
     return (label, *(pattern.replace("@", str(key)) for key in keys))
 
 
-_SHAPES = ("1b", "8b")
 _EXECUTIONS = ("graphs", "eager")
 _MODES = ("full", "piecewise", "eager")
 _BATCHES = (1, 8, 64)
 _PERCENTILES = {f"p{percent}": f"p{percent}" for percent in (50, 95, 99)}
+_LATENCIES = {
+    "to the first token": "ttft_ms",
+    "between two tokens": "itl_ms",
+    "whole request": "request_ms",
+}
 _KEPT = "{@.accepted:.0f} of {@.drafted:.0f}"
 _INPUTS = [(batch, length) for batch in (1, 2, 4) for length in (64, 256, 1024)]
 
+
+def _serving(quantization: str) -> tuple[str, list[str]]:
+    """The command, and what its figures begin with for each shape."""
+    command = "gpu_serving --folder DIR"
+    if not quantization:
+        return command, ["1b", "8b"]
+    return f"{command} --quantization {quantization}", [f"{n}_{quantization}" for n in ("1b", "8b")]
+
+
+def _decode(quantization: str) -> Shown:
+    command, shapes = _serving(quantization)
+    return Shown(
+        command=command,
+        table=Table(
+            ("", "1.1B", "8B"),
+            [
+                _row("between two tokens, one stream", "{@.itl_ms:.3f} ms", *shapes),
+                _row("8 streams", "{@.tok_s_8:,.0f} tok/s", *shapes),
+                _row("64 streams", "{@.tok_s_64:,.0f} tok/s", *shapes),
+            ],
+        ),
+    )
+
+
+def _coldstart(quantization: str) -> Shown:
+    command, shapes = _serving(quantization)
+    return Shown(
+        command=command,
+        table=Table(
+            ("", "1.1B", "8B"),
+            [
+                _row(label, pattern, *shapes)
+                for label, pattern in (
+                    ("exec to first answer, nothing stored or compiled", "{@.no_cache_s:.1f} s"),
+                    ("exec to first answer, graphs stored", "{@.first_token_s:.2f} s"),
+                    ("of that: to find, read and rebuild 36 graphs", "{@.graphs_s:.2f} s"),
+                    ("stored graphs and their kernels", "{@.entry_mb:.1f} MB"),
+                )
+            ],
+        ),
+    )
+
+
 SHOWN: Mapping[str, Shown] = {
-    "decode": Shown(
-        command="gpu_serving --folder DIR",
-        table=Table(
-            ("", "1.1B", "8B"),
-            [
-                _row("between two tokens, one stream", "{@.itl_ms:.3f} ms", *_SHAPES),
-                _row("8 streams", "{@.tok_s_8:,.0f} tok/s", *_SHAPES),
-                _row("64 streams", "{@.tok_s_64:,.0f} tok/s", *_SHAPES),
-            ],
-        ),
-    ),
-    "coldstart": Shown(
-        command="gpu_serving --folder DIR",
-        table=Table(
-            ("", "1.1B", "8B"),
-            [
-                _row(
-                    "exec to first answer, nothing stored, no kernel compiled",
-                    "{@.no_cache_s:.1f} s",
-                    *_SHAPES,
-                ),
-                _row("exec to first answer, graphs stored", "{@.first_token_s:.2f} s", *_SHAPES),
-                _row(
-                    "of that: looking up, reading and rebuilding 36 graphs",
-                    "{@.graphs_s:.2f} s",
-                    *_SHAPES,
-                ),
-                _row("stored graphs and their kernels", "{@.entry_mb:.1f} MB", *_SHAPES),
-            ],
-        ),
-    ),
+    "decode": _decode(""),
+    "coldstart": _coldstart(""),
+    "decode_fp8": _decode("fp8"),
+    "coldstart_fp8": _coldstart("fp8"),
     "idle": Shown(
         command="idle_gap",
         table=Table(
@@ -110,36 +130,23 @@ SHOWN: Mapping[str, Shown] = {
         table=Table(
             ("", "with graphs", "eagerly"),
             [
-                *(
-                    _row(f"{label}, {percent}", f"{{@.{name}.{percent}:,.2f}} ms", *_EXECUTIONS)
-                    for label, name in (
-                        ("to the first token", "ttft_ms"),
-                        ("between two tokens", "itl_ms"),
-                        ("whole request", "request_ms"),
-                    )
-                    for percent in _PERCENTILES
-                ),
-                *(
-                    _row(
-                        f"short requests: {label}, p99",
-                        f"{{@.short.{name}.p99:,.2f}} ms",
-                        *_EXECUTIONS,
-                    )
-                    for label, name in (
-                        ("to the first token", "ttft_ms"),
-                        ("between two tokens", "itl_ms"),
-                        ("whole request", "request_ms"),
-                    )
-                ),
-                _row(
-                    "throughput",
-                    "{@.tok_s:,.0f} tok/s, {@.requests_s:.1f} requests/s",
-                    *_EXECUTIONS,
-                ),
-                _row("CPU time of a request", "{@.cpu_ms_per_request:.1f} ms", *_EXECUTIONS),
-                _row("padding ÷ all tokens computed", "{@.padded_share:.1%}", *_EXECUTIONS),
-                _row("steps without a graph", "{@.eager_share:.1%}", *_EXECUTIONS),
-                _row("GPU's time between steps ÷ all", "{@.gap_share:.1%}", *_EXECUTIONS),
+                _row(label, pattern, *_EXECUTIONS)
+                for label, pattern in (
+                    *(
+                        (f"{label}, {percent}", f"{{@.{name}.{percent}:,.2f}} ms")
+                        for label, name in _LATENCIES.items()
+                        for percent in _PERCENTILES
+                    ),
+                    *(
+                        (f"short requests: {label}, p99", f"{{@.short.{name}.p99:,.2f}} ms")
+                        for label, name in _LATENCIES.items()
+                    ),
+                    ("throughput", "{@.tok_s:,.0f} tok/s, {@.requests_s:.1f} requests/s"),
+                    ("CPU time of a request", "{@.cpu_ms_per_request:.1f} ms"),
+                    ("padding ÷ all tokens computed", "{@.padded_share:.1%}"),
+                    ("steps without a graph", "{@.eager_share:.1%}"),
+                    ("GPU's time between steps ÷ all", "{@.gap_share:.1%}"),
+                )
             ],
         ),
         plots=[
@@ -270,12 +277,7 @@ SHOWN: Mapping[str, Shown] = {
     "speculative": Shown(
         command="speculative --model DIR",
         table=Table(
-            (
-                "tokens per second with drafts ÷ without",
-                "with graphs",
-                "eagerly",
-                "drafted tokens kept",
-            ),
+            ("tokens per second with drafts ÷ without", "with graphs", "eagerly", "drafts kept"),
             [
                 (
                     label,

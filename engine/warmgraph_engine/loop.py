@@ -209,12 +209,11 @@ class EngineLoop:
             self._unread = None
             self._finish(issued)
         self._had_work = self._busy()
-        if not self._work_between_steps() and issued is None and earlier is None:
+        if not self._work_between_steps(self._had_work) and issued is None and earlier is None:
             self._sleep()
 
-    def _work_between_steps(self) -> bool:
+    def _work_between_steps(self, busy: bool) -> bool:
         """Whether there was any. Tokens that are there already are not kept waiting for it."""
-        busy = self._busy()
         if not self._executor.idle_work_due(busy=busy):
             return False
         unread, self._unread = self._unread, None

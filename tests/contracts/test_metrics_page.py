@@ -14,10 +14,12 @@ from prometheus_client import CollectorRegistry, Metric
 from tests.engine.store.entries import KEY
 from tests.sidecar.reports import policy, report
 from warmgraph_activator import metrics as activator
+from warmgraph_api.resource import Execution
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.report import Reporter
+from warmgraph_engine.switch import ExecutionSwitch
 from warmgraph_engine.warmup.cache_metrics import CacheMetrics
 from warmgraph_operator import metrics as operator
 from warmgraph_sidecar.drain import Drain, Outcome
@@ -40,6 +42,7 @@ def names(metrics: Iterable[Metric]) -> set[str]:
 def of_the_engine() -> Iterator[Metric]:
     registry = CollectorRegistry()
     EngineMetrics(registry)
+    ExecutionSwitch(Execution.GRAPHS, registry)
     yield from registry.collect()
     graphs = cast(Any, SimpleNamespace(entries=list, capture_failures=0))
     yield from GraphMetrics(StepCounts(), graphs).collect()

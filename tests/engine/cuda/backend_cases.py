@@ -24,10 +24,10 @@ from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.backend import CudaBackend
-from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.shapes import shape_of
@@ -291,14 +291,12 @@ def drawn(executor: GraphExecutor) -> list[int]:
 
 
 def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
-    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+    gpu: InterpretedGpu, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graphs = table(backend)
-    executor = GraphExecutor(backend, graphs, StepCounts())
-    expected = drawn(executor)
-    pieces = PiecewisePlayer(backend.player)
-    for entry in graphs.entries():
-        entry.graph = pieces.load(entry.image)
+    whole = tiny.backend_on(gpu, checkpoint)
+    expected = drawn(GraphExecutor(whole, table(whole), StepCounts()))
+    pieces = tiny.backend_on(gpu, checkpoint, graph_mode=GraphMode.PIECEWISE)
+    executor = GraphExecutor(pieces, table(pieces), StepCounts())
     launched = []
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -47,5 +47,5 @@ def write(folder: Path, *, seed: int = 0, dtype: str = "float32") -> Checkpoint:
 def backend_on(gpu: InterpretedGpu, checkpoint: Checkpoint, **changes: Any) -> CudaBackend:
     backend = CudaBackend(checkpoint, options(**changes))
     backend.finish_loading()
-    gpu.map(*backend.player._sets)
+    gpu.map(*backend._launcher._sets)
     return backend
