@@ -61,4 +61,4 @@ def test_a_step_outside_the_buckets_runs_eagerly_and_is_counted(serving: Serving
 
 
 def test_settings_of_a_request_never_reach_another(serving: Serving) -> None:
-    check_settings_stay_with_their_request(serving, tokens=3)
+    check_settings_stay_with_their_request(serving, tokens=2)
