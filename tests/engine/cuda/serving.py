@@ -102,6 +102,7 @@ def check_joining_and_leaving(serving: Serving, *, speculative_tokens: int = 0) 
                 engine.loop.cancel([s for i, s in enumerate(sequences) if i in doomed])
         engine.loop.cancel([sequences[number] for number in doomed])
         engine.wait(s for i, s in enumerate(sequences) if i not in doomed)
+        assert engine.generate(serving.request(0)) == alone[:1]  # after the cancellations
     for number, expected in enumerate(alone):
         got = engine.result(sequences[number])
         if number in doomed:

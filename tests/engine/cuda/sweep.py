@@ -28,7 +28,7 @@ def fills(shape: StepShape, room: int) -> Iterator[list[int]]:
         if each > 1:  # drafts for some
             yield [1 + i % each for i in range(shape.sequences)]
         return
-    for tokens in sorted({1, shape.tokens - 1, shape.tokens}):
+    for tokens in sorted({1, max(1, shape.tokens - 1), shape.tokens}):
         yield _spread(tokens, -(-tokens // room))
         if shape.sequences > 1 and tokens > 1:
             yield _spread(tokens, min(tokens, shape.sequences))
