@@ -66,7 +66,7 @@ def test_accepted_drafts_are_the_tokens_of_plain_decoding(serving: Serving) -> N
         """Outputs that go on as their prompts do, with rare exceptions."""
         params = {"max_tokens": 60, "temperature": 1.0, "logprobs": 0}
         return [
-            sequence([token] * 9, seed=token, logit_bias={token: 9.0}, **params)
+            sequence([token] * 9, seed=token, logit_bias={token: 12.0}, **params)
             for token in range(10)
         ]
 
@@ -81,7 +81,7 @@ def test_accepted_drafts_are_the_tokens_of_plain_decoding(serving: Serving) -> N
 def test_preempted_requests_go_on_as_if_nothing_had_happened(serving: Serving) -> None:
     def growing() -> list[Sequence]:
         """More than the KV blocks hold, once they have grown."""
-        params = {"max_tokens": 130, "temperature": 1.0}
+        params = {"max_tokens": 200, "temperature": 1.0}
         return [sequence([number] * 10, seed=number, **params) for number in range(16)]
 
     with serving.engine(Execution.EAGER) as engine:

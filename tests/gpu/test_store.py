@@ -51,7 +51,7 @@ def cache(stored: tuple[Path, bytes], tmp_path: Path) -> Path:
 def test_a_thousand_random_steps_are_equal_bit_for_bit_in_the_process_that_restored(
     servable: Path, tmp_path: Path
 ) -> None:
-    """Before each step the other process restores one of the graphs anew."""
+    """Which restores a graph a hundred times more, in the midst of them."""
     engine = random_steps.start(servable, tmp_path / "cache", Device.CUDA)
     assert set(engine.states().values()) == {BucketState.CAPTURED}
     engine.publish()

@@ -16,6 +16,8 @@ from tests.engine.cuda.probe import Probe
 from tests.engine.cuda.sweep import check_bucket, greedy
 from warmgraph_api.report import StepKind
 
+pytestmark = pytest.mark.timeout(600)
+
 DRAFTS = 2
 ROOM = 12
 """Three blocks of keys and values: contexts of up to that are soon interpreted."""

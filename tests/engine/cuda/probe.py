@@ -76,14 +76,14 @@ class Probe:
             self._copy(cuda.cuMemcpyHtoDAsync, address, content.ctypes.data, content.nbytes)
 
     def poison_kv(self) -> None:
-        """Every block, the dummy that padding points at included."""
+        """Every block, the dummy that padding points at included; before the next step begins."""
         for region in self.backend.layout:
             if region.group == "kv":
                 self._fill(region.name, region.bytes)
 
     def poison_buffers(self) -> None:
         """All that a step may write before it reads: outputs, intermediates, static buffers, and
-        the pinned memory of both turns."""
+        the pinned memory of both turns. Before the next step begins."""
         backend = self.backend
         backend._device.synchronize()
         for region in backend.layout:
@@ -109,7 +109,6 @@ class Probe:
     def _fill(self, name: str, size: int) -> None:
         address = self.backend._addresses[name]
         check(cuda.cuMemsetD8Async(address, SENTINEL, size, self.backend._device.stream))
-        self.backend._device.synchronize()
 
     def _copy(self, call: Any, to: int, source: int, size: int) -> None:
         check(call(to, source, size, self.backend._device.stream))

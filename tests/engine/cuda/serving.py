@@ -74,7 +74,7 @@ class Serving:
 
     @cached_property
     def alone(self) -> list[Result]:
-        """What each request gets by itself, without graphs."""
+        """What each request gets by itself, without graphs. Not while an engine runs."""
         with self.engine(Execution.EAGER) as engine:
             return [engine.generate(self.request(n))[0] for n in range(self.requests)]
 
@@ -89,7 +89,7 @@ class Serving:
 def check_joining_and_leaving(serving: Serving, *, speculative_tokens: int = 0) -> Engine:
     """Requests come at random, some are cancelled, and each of the others gets what it gets alone:
     tokens, log-probabilities and the reason of its end."""
-    dice = random.Random(speculative_tokens)
+    dice, alone = random.Random(speculative_tokens), serving.alone
     doomed = set(dice.sample(range(serving.requests), 1 + serving.requests // 6))
     with serving.engine(speculative_tokens=speculative_tokens) as engine:
         sequences: list[Sequence] = []
@@ -102,7 +102,8 @@ def check_joining_and_leaving(serving: Serving, *, speculative_tokens: int = 0) 
                 engine.loop.cancel([s for i, s in enumerate(sequences) if i in doomed])
         engine.loop.cancel([sequences[number] for number in doomed])
         engine.wait(s for i, s in enumerate(sequences) if i not in doomed)
-    for number, expected in enumerate(serving.alone):
+        assert engine.generate(serving.request(0)) == alone[:1]  # after the cancellations
+    for number, expected in enumerate(alone):
         got = engine.result(sequences[number])
         if number in doomed:
             assert got.tokens == expected.tokens[: len(got.tokens)], number
@@ -113,7 +114,7 @@ def check_joining_and_leaving(serving: Serving, *, speculative_tokens: int = 0) 
 
 def check_switching(serving: Serving) -> None:
     """Graphs are switched off and on while requests run, which notice nothing."""
-    dice = random.Random(3)
+    dice, alone = random.Random(3), serving.alone
     with serving.engine() as engine:
         sequences = [serving.request(number) for number in range(serving.requests)]
         for one in sequences:
@@ -121,11 +122,11 @@ def check_switching(serving: Serving) -> None:
             engine.executor.set_execution(dice.choice(list(Execution)))
             if dice.random() < 0.2:
                 engine.wait([one])
-        assert engine.wait(sequences) == serving.alone
+        assert engine.wait(sequences) == alone
         # Whatever steps the switches met: one request on each side of one.
         for execution in (Execution.GRAPHS, Execution.EAGER):
             engine.executor.set_execution(execution)
-            assert engine.generate(serving.request(0)) == serving.alone[:1]
+            assert engine.generate(serving.request(0)) == alone[:1]
     assert serving.steps(Path.EAGER, PathReason.GRAPHS_OFF)
     assert serving.steps(Path.EXACT, PathReason.BUCKET)
 
