@@ -145,10 +145,14 @@ def check_outside_buckets(serving: Serving) -> None:
         engine.loop.submit(together)
         assert engine.wait(together) == alone
     assert serving.steps(Path.EAGER, PathReason.NO_BUCKET, StepKind.DECODE)
+    prompt = [5 + i % 7 for i in range(serving.backend.limits.max_batch_size + 2)]
     with serving.engine() as engine:
-        [scored] = engine.generate(sequence(prompts[0], prompt_logprobs=1, **sizes))
-    assert scored.tokens == alone[0].tokens
-    assert len(scored.prompt_logprobs) == len(prompts[0]) - 1
+        [plain] = engine.generate(sequence(prompt, **sizes))
+        assert not serving.steps(Path.EAGER, PathReason.ALL_LOGITS)
+        [scored] = engine.generate(sequence(prompt, prompt_logprobs=1, **sizes))
+    assert serving.steps(Path.EAGER, PathReason.ALL_LOGITS)
+    assert scored.tokens == plain.tokens
+    assert len(scored.prompt_logprobs) == len(prompt) - 1
 
 
 def _odd_settings(vocabulary: int) -> list[dict[str, Any]]:
