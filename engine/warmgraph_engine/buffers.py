@@ -68,8 +68,10 @@ class StaticBuffers:
         self._block_size = block_size
         # Padding leaves the dummy block's first position alone: the canary's token is there
         # (canary.py), and a padded graph must not overwrite what it is about to read.
-        tokens = np.arange(len(arrays["slots"]))
-        self._dummy_offsets = 1 + tokens % (block_size - 1)
+        tokens, width = len(arrays["slots"]), arrays["block_tables"].shape[1]
+        # numpy's arange lets other threads run, which takes its time to be undone: one for all.
+        self._numbers = np.arange(2 * max(tokens, width, len(arrays["logit_rows"])) + 1)
+        self._dummy_offsets = 1 + self._numbers[:tokens] % (block_size - 1)
 
     def fill(self, step: Step, shape: StepShape) -> None:
         """Write a step and the padding up to `shape`, which must hold it."""
@@ -80,9 +82,9 @@ class StaticBuffers:
         ends, stops = np.cumsum(lengths), starts + lengths
         tokens, logit_rows = int(ends[-1]), int(rows.sum())
         ids = np.fromiter(chain.from_iterable(r.token_ids for r in step.rows), np.int64, tokens)
-        sequences = np.repeat(np.arange(count), lengths)
+        sequences = np.repeat(self._numbers[:count], lengths)
         arrays["input_ids"][:tokens] = np.where(ids == PENDING_TOKEN, -1 - slots[sequences], ids)
-        positions = np.arange(tokens) + (stops - ends)[sequences]
+        positions = self._numbers[:tokens] + (stops - ends)[sequences]
         arrays["positions"][:tokens] = positions
         self._fill_tables(step, -(-stops // size))
         blocks = arrays["block_tables"][sequences, positions // size].astype(np.int64)
@@ -90,7 +92,7 @@ class StaticBuffers:
         arrays["query_starts"][0] = 0
         arrays["query_starts"][1 : count + 1] = ends
         arrays["context_lengths"][:count] = stops
-        wanted = np.arange(logit_rows) + np.repeat(ends - np.cumsum(rows), rows)
+        wanted = self._numbers[:logit_rows] + np.repeat(ends - np.cumsum(rows), rows)
         arrays["logit_rows"][:logit_rows] = wanted
         arrays["counts"][:] = (tokens, count, logit_rows)
         if (tokens, count, logit_rows) != (shape.tokens, shape.sequences, shape.logit_rows):
@@ -102,7 +104,7 @@ class StaticBuffers:
             row.block_table[:width] for row, width in zip(step.rows, used.tolist(), strict=True)
         )
         tables[:] = DUMMY_BLOCK
-        tables[:, :widest][np.arange(widest) < used[:, None]] = np.fromiter(blocks, np.int32)
+        tables[:, :widest][self._numbers[:widest] < used[:, None]] = np.fromiter(blocks, np.int32)
 
     def _pad(self, tokens: int, sequences: int, rows: int, shape: StepShape) -> None:
         arrays = self.arrays
@@ -113,7 +115,7 @@ class StaticBuffers:
         )
         # One token for each padding sequence as far as there are any, so that in a decode step
         # every row is a sequence; then empty ones.
-        starts = np.arange(tokens, tokens + shape.sequences - sequences + 1)
+        starts = self._numbers[tokens : tokens + shape.sequences - sequences + 1]
         arrays["query_starts"][sequences : shape.sequences + 1] = np.minimum(starts, shape.tokens)
         arrays["context_lengths"][sequences : shape.sequences] = 1
         arrays["block_tables"][sequences : shape.sequences] = DUMMY_BLOCK

@@ -57,7 +57,7 @@ class EngineConfig:
     warmup_order: WarmupOrder = WarmupOrder.LARGEST_FIRST
     on_capture_failure: OnCaptureFailure = OnCaptureFailure.FALLBACK
     lazy_capture: bool = True
-    lazy_capture_busy_percent: int = 10
+    lazy_capture_busy_percent: int = 2
     known_answer_check: bool = True
     cache_directory: Path | None = None
     cache_mode: CacheMode = CacheMode.READ_WRITE

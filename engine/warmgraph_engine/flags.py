@@ -161,7 +161,7 @@ def _add_warmup(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--lazy-capture-busy-percent",
         type=_whole(1, 100),
-        default=10,
+        default=2,
         metavar="N",
         help="share of time that lazy capture may take beside traffic",
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from warmgraph_api.report import Load
+from warmgraph_api.report import Load, StepKind
 from warmgraph_engine.inflight import InFlight
 from warmgraph_engine.kv import blocks_for, positions_of
 from warmgraph_engine.metrics import EngineMetrics
@@ -284,6 +284,8 @@ class EngineLoop:
             self._deliver(outputs)
 
     def _prompt_logprobs(self, plan: Plan, result: StepResult) -> list[list[TokenLogprob]]:
+        if plan.kind is not StepKind.PREFILL:
+            return [[] for _ in plan.rows]
         scores: list[list[TokenLogprob]] = []
         first_row = 0
         for row in plan.rows:

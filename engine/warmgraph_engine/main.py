@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from warmgraph_engine.report import Reporter
     from warmgraph_engine.startup import Started
 
-_SWITCH_SECONDS = 1e-4
-"""Of the interpreter, during the start: how soon a thread that has read a piece of the weights gets
-to hand it to the GPU while another one imports. The usual 5 ms would leave the bus idle."""
+_SWITCH_SECONDS = 5e-5
+"""Of the interpreter: how soon a thread that waited for a device gets to go on while another one
+runs. With the usual 5 ms a GPU would wait for the server's thread, and a start's weights for its
+imports."""
 
 _LOADING_SECONDS = 1.0
 """The server is imported after this time in any case: it has to say that the engine is loading."""
@@ -38,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     openfiles.allow_many()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     if config.device is Device.CUDA:
         from warmgraph_engine.backends.cuda.context import create_context  # noqa: PLC0415
 
@@ -64,17 +66,14 @@ def _start_in_thread(config: EngineConfig, reporter: Reporter, loading: Event) -
     from warmgraph_engine import startup  # noqa: PLC0415
 
     future: Future[Started] = Future()
-    usual = sys.getswitchinterval()
 
     def work() -> None:
-        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             future.set_result(startup.start(config, reporter, loading=loading.set))
         except BaseException as error:
             future.set_exception(error)
         finally:
             loading.set()
-            sys.setswitchinterval(usual)
 
     Thread(target=work, name="start", daemon=True).start()
     return future

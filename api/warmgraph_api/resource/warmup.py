@@ -36,8 +36,15 @@ class LazyCapture(Resource, frozen=True, kw_only=True):
     ] = True
     max_busy_percent: Annotated[
         int,
-        Meta(ge=1, le=100, description="Share of time that capturing may take beside traffic."),
-    ] = 10
+        Meta(
+            ge=1,
+            le=100,
+            description=(
+                "Share of time that capturing may take beside traffic. Each capture is a pause of"
+                " some milliseconds: at 2, less than one token in a hundred waits for one."
+            ),
+        ),
+    ] = 2
 
 
 class Warmup(Resource, frozen=True, kw_only=True):

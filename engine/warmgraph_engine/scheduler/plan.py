@@ -45,6 +45,8 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def draws_up_to(self, end_row: int) -> list[Draw]:
         """The tokens to draw, where the row's logits end before `end_row` of the step's."""
+        if self.draws and not self.drafts:  # in a decode step of many sequences, for each
+            return [Draw(end_row - 1, self.sequence, self.position, self.sequence.slot)]
         first = end_row - self.drawn
         return [
             Draw(

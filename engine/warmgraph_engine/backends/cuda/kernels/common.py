@@ -37,9 +37,9 @@ def prefetch(pointers, size):
 def widen(w, DTYPE: tl.constexpr, COMPILED: tl.constexpr):
     """Weights in the activations' type; every fp8 number has its like there."""
     if w.dtype != DTYPE:
-        if COMPILED:
+        if COMPILED and tl.float16 == DTYPE:
             # Triton 3.6 on Hopper: fp8 that becomes float16 in front of a matrix instruction comes
-            # out as other numbers. bfloat16 holds every fp8 number too.
+            # out as other numbers. bfloat16, which holds them too, takes longer.
             w = w.to(tl.bfloat16)
         w = w.to(tl.float32).to(DTYPE)
     return w
