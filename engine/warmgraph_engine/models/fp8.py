@@ -37,8 +37,10 @@ def quantize_rows(
         bits = (values / scales[:, np.newaxis]).view(np.uint32)
     # The upper half of a number tells its byte, if its last bit says whether anything follows: a
     # number between two ties stays between them.
-    upper = (bits >> 16) | ((bits & np.uint32(0xFFFF)) != 0)
-    codes: NDArray[np.uint8] = _bytes_of_upper_halves().take(upper.astype(np.intp))
+    followed = (bits & np.uint32(0xFFFF)) != 0
+    bits >>= 16
+    bits |= followed
+    codes: NDArray[np.uint8] = _bytes_of_upper_halves().take(bits.astype(np.intp))
     return codes, scales
 
 

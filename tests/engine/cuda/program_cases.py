@@ -24,6 +24,7 @@ from tests.engine.cuda.models import (
 )
 from warmgraph_api.report import StepKind
 from warmgraph_api.resource import Quantization
+from warmgraph_engine.backends.cuda import tiling
 from warmgraph_engine.backends.cuda.layout import geometry
 from warmgraph_engine.backends.cuda.program import step_program
 from warmgraph_engine.models.config import ModelConfig
@@ -118,3 +119,21 @@ def test_long_contexts_are_merged_from_their_splits() -> None:
     model.check(work.step(PREFILL, [34, 15, 1], logits=1))
     for _ in range(2):  # the second sequence is a whole split, then begins the next
         model.check(work.step(DECODE, [1, 1, 1]))
+
+
+@pytest.mark.parametrize("quantization", Quantization)
+def test_splits_are_added_up_by_one_program_or_by_whoever_reads_them(
+    monkeypatch: pytest.MonkeyPatch, quantization: Quantization
+) -> None:
+    """One program where there are many rows: each split is multiplied by its scale either way."""
+    monkeypatch.setattr(tiling, "SHORTEST_SLICE", 16)
+    monkeypatch.setattr(tiling, "UNMERGED_ROWS", 8)
+    model = Model(llama(), quantization)
+    work = Sequences([12], vocabulary=70, block_size=4, blocks=30)
+    for step, merged in ((work.step(PREFILL, [11], logits=1), 1), (work.step(DECODE, [1]), 0)):
+        program = step_program(model.config, model.geometry, shape_of(step))
+        products = [launch for launch in program if launch.kernel == "linear.linear"]
+        split = [launch for launch in products if launch.arguments["splits"] == 4]
+        assert len(split) == 3
+        assert {launch.constants["MERGE"] for launch in split} == {merged}
+        model.check(step)

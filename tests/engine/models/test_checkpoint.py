@@ -89,7 +89,12 @@ def test_weights_that_do_not_fit_the_config_are_named(tmp_path: Path) -> None:
         ({"architectures": None}, "not supported"),
         ({"hidden_act": "relu6"}, "activation 'relu6'"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope scaling 'yarn'"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantized"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "is quantized .*: gptq"),
+        (
+            {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3"}},
+            "fp8\\), which is not supported; --quantization fp8 quantizes an unquantized one",
+        ),
+        ({"quantization_config": ["fp8"]}, "is quantized .*: unknown"),
         ({"torch_dtype": "int8"}, "type 'int8'"),
     ],
 )

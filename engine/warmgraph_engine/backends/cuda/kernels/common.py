@@ -50,7 +50,8 @@ def multiply(a, b, COMPILED: tl.constexpr):
     """a * b in float32, rounded before anything is added to it.
 
     A compiler fuses a plain product with the sum that follows, which rounds once. Where one kernel
-    adds up what another leaves to its reader, the bits of the two would differ.
+    adds up what another leaves to its reader, the bits of the two would differ. An interpreter,
+    which fuses nothing, takes the plain one.
     """
     if COMPILED:
         return tl.inline_asm_elementwise(
