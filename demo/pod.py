@@ -51,11 +51,11 @@ class Pod:
         host = "--host=127.0.0.1"
         settle = "--drain-settle-seconds=0"  # no proxy has to follow
         # As in a pod: the sidecar is there before the engine is started.
-        self._sidecar = _start("sidecar", host, socket, settle, f"--port={SIDECAR_PORT}")
+        self._sidecar = _start("warmgraph_sidecar", host, socket, settle, f"--port={SIDECAR_PORT}")
         _wait(f"{SIDECAR}/healthz", self._sidecar)
         self._began = time.monotonic()
         self._engine = _start(
-            "engine",
+            "warmgraph_engine.main",
             *(host, socket, f"--port={ENGINE_PORT}", f"--model={arguments.model}"),
             *(f"--device={arguments.device}", f"--model-revision={revision}"),
             *("--served-model-name=m", f"--cache-directory={work / 'cache'}"),
@@ -95,9 +95,8 @@ class Pod:
             process.wait(60)
 
 
-def _start(part: str, *flags: str) -> subprocess.Popen[bytes]:
-    code = f"import sys; from warmgraph_{part}.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, *flags]
+def _start(module: str, *flags: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", module, *flags]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from warmgraph_api import openfiles
 from warmgraph_api.resource import Device, Execution
+from warmgraph_api.stopping import end_at_sigterm
 from warmgraph_engine.config import EngineConfig, parse
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _LOADING_SECONDS = 1.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
+    end_at_sigterm()
     config = parse(argv)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr

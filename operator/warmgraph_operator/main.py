@@ -100,7 +100,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config = parse(sys.argv[1:] if arguments is None else arguments)
     configure(form=config.log_format, level=config.log_level)
     sys.exit(asyncio.run(run(config)))
-
-
-if __name__ == "__main__":
-    main()

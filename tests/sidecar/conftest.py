@@ -80,7 +80,7 @@ async def start(folder: Path) -> AsyncIterator[Start]:
         port = free_port()
         path = folder / "report.sock"
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-c", "from warmgraph_sidecar.main import main; main()"],
+            *[sys.executable, "-m", "warmgraph_sidecar"],
             *["--host", "127.0.0.1", "--port", str(port), "--report-socket", str(path)],
             *flags,
             env={"PATH": os.environ["PATH"]},

@@ -88,7 +88,7 @@ async def test_the_program_serves_health_and_ends_when_told(
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "warmgraph_operator.main",
+        "warmgraph_operator",
         "--engine-image=engine:1",
         "--sidecar-image=sidecar:1",
         f"--namespace={world.namespace}",
