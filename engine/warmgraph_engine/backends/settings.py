@@ -22,6 +22,9 @@ class BackendSettings:
     max_batch_tokens: int
     max_tokens_per_sequence: int = 1
     """Of decode and verify steps: 1 + draft tokens."""
+    rank: int = 0
+    ranks: int = 1
+    """Of tensor parallelism. Memory for the KV cache is each rank's."""
 
 
 def kv_blocks(config: ModelConfig, settings: BackendSettings) -> int:

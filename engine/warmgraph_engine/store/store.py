@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from warmgraph_api.cachekey import CacheKey
 from warmgraph_api.report import CacheResult
@@ -32,6 +33,16 @@ class Lookup:
     field: str = ""
     """Of the cache key: what differs from the nearest entry."""
     message: str = ""
+
+
+class GraphCache(Protocol):
+    """A store, or those of several ranks."""
+
+    @property
+    def writable(self) -> bool: ...
+    def look_up(self) -> Lookup: ...
+    def publish(self, images: Sequence[GraphImage], news: Plan) -> str: ...
+    def close(self) -> None: ...
 
 
 class Store:
