@@ -15,6 +15,7 @@ import asyncio
 import json
 import shutil
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import checkpoints, results
@@ -36,12 +37,13 @@ FLAGS = (
 
 
 def measure(
-    name: str, folder: Path, *, rounds: int, starts: int
+    name: str, folder: Path, *, rounds: int, starts: int, flags: Sequence[str] = FLAGS
 ) -> tuple[dict[str, float], dict[str, float]]:
+    """Figures of decoding, and of start-up, of the model in folder/name."""
     model, work = folder / name, folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    with Engine(model, work, FLAGS) as engine:
+    with Engine(model, work, flags) as engine:
         cold = {f"{name}.no_cache_s": round(engine.first_token_seconds, 2)}
         decode = {}
         for streams in STREAMS:
@@ -55,7 +57,7 @@ def measure(
         engine.wait_until_stored()
     first_token, graphs = [], []
     for _ in range(starts):
-        with Engine(model, work, FLAGS) as engine:
+        with Engine(model, work, flags) as engine:
             first_token.append(engine.first_token_seconds)
             timeline = engine.report.timeline
             graphs += [span.seconds for span in timeline if span.name == "Restore graphs"]

@@ -20,7 +20,6 @@ from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.graphs import GraphTable
-from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.parallel.backend import ParallelBackend
 from warmgraph_engine.parallel.metrics import RankMetrics
 from warmgraph_engine.parallel.ranks import Ranks
@@ -157,9 +156,7 @@ def _open(
         raise error if ranks is None else ranks.blame(error) from error
     if ranks is None:
         return backend, facts
-    problem = ranks.ready()
-    if problem:
-        raise ModelError(problem)
+    ranks.wait_until_ready()
     return ParallelBackend(backend, ranks), facts
 
 

@@ -65,8 +65,7 @@ def open_backend(
                 peers.folder,
                 rank=settings.rank,
                 ranks=settings.ranks,
-                # Whoever watches the ranks names a silent one before that.
-                timeout_seconds=2 * peers.timeout_seconds,
+                timeout_seconds=peers.timeout_seconds,
             )
         return CpuBackend(checkpoint, settings, progress=progress), device_facts()
     from warmgraph_engine.backends.cuda.backend import CudaBackend  # noqa: PLC0415
@@ -74,4 +73,5 @@ def open_backend(
         device_facts as cuda_facts,
     )
 
-    return CudaBackend(checkpoint, settings, progress=progress), cuda_facts()
+    backend = CudaBackend(checkpoint, settings, progress=progress, peers=peers)
+    return backend, cuda_facts(settings.rank)

@@ -14,7 +14,7 @@ class Peers(Protocol):
 
     @property
     def timeout_seconds(self) -> float:
-        """How long a rank may keep the others waiting."""
+        """How long a rank may keep the others waiting while they find each other."""
         ...
 
     def exchange(self, descriptor: int) -> list[int]:

@@ -53,10 +53,15 @@ def limits(config: ModelConfig, settings: BackendSettings) -> Limits:
     )
 
 
-def buffer_sizes(config: ModelConfig, settings: BackendSettings) -> BufferSizes:
-    tokens = max(
+def max_tokens(settings: BackendSettings) -> int:
+    """Of a step of any kind."""
+    return max(
         settings.max_batch_tokens, settings.max_batch_size * settings.max_tokens_per_sequence
     )
+
+
+def buffer_sizes(config: ModelConfig, settings: BackendSettings) -> BufferSizes:
+    tokens = max_tokens(settings)
     return BufferSizes(
         tokens=tokens,
         sequences=settings.max_batch_size,

@@ -35,6 +35,13 @@ class StoredTensor:
     columns: slice | None = None
     """Only these of the last dimension are meant; shape, data and offset are still of all."""
 
+    @property
+    def share_shape(self) -> tuple[int, ...]:
+        """Without the columns that are not meant."""
+        if self.columns is None:
+            return self.shape
+        return (*self.shape[:-1], self.columns.stop - self.columns.start)
+
     def share(self, axis: int | None, rank: int, ranks: int) -> StoredTensor:
         """The rank's share of a dimension, 0 or the last of two. None shares nothing."""
         if axis is None or ranks == 1:

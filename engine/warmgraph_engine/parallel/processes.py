@@ -11,8 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 
+WORKER = "warmgraph_engine.parallel.worker"
+"""Not imported: it knows the backends, which this process may not need yet."""
+
 SEND_SECONDS = 10
-"""A rank that takes no bytes for so long is stopped: messages fit the socket's buffer many times."""
+"""A rank that takes no bytes for so long is stopped: its socket's buffer holds many messages."""
 
 END_SECONDS = 5.0
 """From a closed socket to the end of a rank that is not in the middle of something."""
@@ -48,7 +51,7 @@ def spawn(rank: int, ranks: int, progress: int) -> Child:
     messages, theirs = socket.socketpair()
     descriptors, their_descriptors = socket.socketpair()
     passed = (theirs.fileno(), their_descriptors.fileno(), progress)
-    command = [sys.executable, "-m", "warmgraph_engine.parallel.worker"]
+    command = [sys.executable, "-m", WORKER]
     with theirs, their_descriptors:
         process = subprocess.Popen(
             [*command, *map(str, (rank, ranks, *passed))],
@@ -99,5 +102,3 @@ def end(children: list[Child]) -> None:
         thread.start()
     for thread in waiting:
         thread.join()
-
-

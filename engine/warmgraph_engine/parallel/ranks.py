@@ -27,6 +27,10 @@ from warmgraph_engine.step import Step
 
 _log = logging.getLogger(__name__)
 
+START_SECONDS = 300.0
+"""For a rank to find the others, and to load its part once rank 0 has loaded its own. Importing
+torch alone takes a minute on a busy machine; one that ends is noticed at once."""
+
 POLL_SECONDS = 0.25
 """How often the watch looks at the ranks' progress. A rank is late by what the watch itself lives
 through: a process that was stopped as a whole finds nobody late when it goes on."""
@@ -45,18 +49,25 @@ class RankError(RuntimeError):
 class Question:
     """A command that all ranks answer."""
 
-    def __init__(self, what: str, answers: dict[int, Future[Answer]], ranks: Ranks) -> None:
-        self.what, self._answers, self._ranks = what, answers, ranks
+    def __init__(
+        self,
+        what: str,
+        answers: dict[int, Future[Answer]],
+        lose: Callable[[int, str], RankError],
+        seconds: float,
+    ) -> None:
+        self.what, self._answers = what, answers
+        self._lose, self._seconds = lose, seconds
 
     def answers(self) -> list[Answer]:
         """By rank, from rank 1. Ask for them when rank 0 has done the same: the others have the
         timeout from then on. Raises RankError."""
         for rank, answer in self._answers.items():
             try:
-                answer.result(self._ranks.timeout_seconds)
+                answer.result(self._seconds)
             except LateError:
-                self._ranks.lose(rank, f"has not answered within {self._ranks.timeout_seconds:g} s")
-                raise RankError(self._ranks.lost) from None
+                how = f"has not answered within {self._seconds:g} s"
+                raise self._lose(rank, how) from None
         return [answer.result() for answer in self._answers.values()]
 
     def problem(self) -> str:
@@ -86,7 +97,9 @@ class Ranks:
 
     def __init__(self, config: EngineConfig) -> None:
         self.size = config.tensor_parallel_size
-        self.timeout_seconds = config.rank_timeout_seconds
+        self.timeout_seconds = START_SECONDS
+        """As Peers.timeout_seconds."""
+        self._step_seconds = config.rank_timeout_seconds
         self.on_lost: Callable[[str], None] = lambda _: None
         """Called once, on a thread of its own, when a rank is lost."""
         self.lost = ""
@@ -109,7 +122,7 @@ class Ranks:
         self._thread(self._watch)
         level = logging.getLogger().getEffectiveLevel()
         hello = Hello(config=config, folder=self.folder, log_level=level)
-        self._hello = self.ask("load the model", hello)
+        self._hello = self.ask("load the model", hello, seconds=START_SECONDS)
 
     @property
     def folder(self) -> Path:
@@ -122,15 +135,15 @@ class Ranks:
         except (RuntimeError, OSError) as error:
             raise self.blame(RuntimeError(str(error))) from error
 
-    def ready(self) -> str:
-        """Wait until all have loaded their part of the model; what is wrong, if anything. Raises
-        RankError."""
-        return self._hello.problem()
+    def wait_until_ready(self) -> None:
+        """Until all have loaded their part of the model. Raises RankError."""
+        self._hello.answers()
 
-    def ask(self, what: str, command: Command) -> Question:
-        """Have all ranks do something, and answer. `what` follows "was to". Raises RankError."""
+    def ask(self, what: str, command: Command, *, seconds: float | None = None) -> Question:
+        """Have all ranks do something, and answer in time. `what` follows "was to". Raises
+        RankError."""
         answers: dict[int, Future[Answer]] = {child.rank: Future() for child in self._children}
-        question = Question(what, answers, self)
+        question = Question(what, answers, self.lose, seconds or self._step_seconds)
         with self._lock:
             number = next(self._numbers)
             self._questions[number] = question
@@ -149,6 +162,7 @@ class Ranks:
         self._steps.append((iteration, step.kind, bucket))
         self.progress.begin(0, iteration, step.kind, bucket, graph)
         self._iteration = iteration
+        _log.debug("step %d: %s, bucket %d, graph %d", iteration, step.kind, bucket, graph)
         run = Run(
             iteration=iteration, step=step, shape=shape, bucket=bucket, graph=graph, forget=forget
         )
@@ -161,11 +175,11 @@ class Ranks:
         lost = self.lost or (self._ended.wait(GRACE_SECONDS) and self.lost)
         return RankError(self.lost) if lost else error
 
-    def lose(self, rank: int, how: str) -> None:
+    def lose(self, rank: int, how: str) -> RankError:
         """A rank does not follow any more. Only the first one counts."""
         with self._lock:
             if self._ended.is_set():
-                return
+                return RankError(self.lost)
             doing = self._doing(rank)
             self.lost = f"rank {rank} {how}" + (f"; it was to {doing}" if doing else "")
             self._ended.set()
@@ -176,6 +190,7 @@ class Ranks:
         for question in questions:
             question.fail(RankError(self.lost))
         self.on_lost(self.lost)
+        return RankError(self.lost)
 
     def close(self) -> None:
         """End the other ranks."""
@@ -231,8 +246,8 @@ class Ranks:
                 done = self.progress.of(rank).done
                 late[rank] = late[rank] + POLL_SECONDS if seen[rank] == done < announced else 0.0
                 seen[rank] = done
-                if late[rank] >= self.timeout_seconds:
-                    self.lose(rank, f"has made no progress for {self.timeout_seconds:g} s")
+                if late[rank] >= self._step_seconds:
+                    self.lose(rank, f"has made no progress for {self._step_seconds:g} s")
                     return
 
     def _thread(self, work: Callable[..., None], *arguments: object) -> None:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
 
+import msgspec
+
 from warmgraph_engine.backends.base import (
     Backend,
     CaptureError,
@@ -47,10 +49,11 @@ from warmgraph_engine.parallel.messages import (
 )
 from warmgraph_engine.parallel.processes import END_SECONDS
 from warmgraph_engine.parallel.progress import Progress
+from warmgraph_engine.parallel.ranks import START_SECONDS
 from warmgraph_engine.shapes import BucketId
 from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.layout import Plan
-from warmgraph_engine.store.store import Store
+from warmgraph_engine.store.store import Store, local_user
 
 _log = logging.getLogger(__name__)
 
@@ -89,12 +92,15 @@ class Worker:
         self._backend, facts = open_backend(
             config.device, checkpoint, settings, progress=lambda: None, peers=peers
         )
+        key = cache_key(config, checkpoint, settings, facts)
+        # Without a name of its own, what rank 0 is called: an engine's entries are kept together.
+        first = msgspec.structs.replace(key, tensor_parallel_rank=0)
         self._store = Store(
             config.cache_directory,
-            cache_key(config, checkpoint, settings, facts),
+            key,
             mode=config.cache_mode,
             retention=config.cache_retention,
-            user=config.cache_user,
+            user=config.cache_user or local_user(first),
         )
         self._images: dict[BucketId, GraphImage] = {}
         self._graphs: dict[int, Graph] = {}
@@ -185,7 +191,9 @@ def follow(worker: Worker, request: Request, answer: Callable[[Answer], None]) -
 _storing = ThreadPoolExecutor(1, "publish")
 
 
-def serve(rank: int, ranks: int, connection: socket.socket, descriptors: socket.socket, progress: Progress) -> int:
+def serve(
+    rank: int, ranks: int, connection: socket.socket, descriptors: socket.socket, progress: Progress
+) -> int:
     """Follow rank 0 until it closes the connection; the exit status."""
     requests = messages.received(connection, Request)
     answers = _Connection(connection)
@@ -200,14 +208,14 @@ def serve(rank: int, ranks: int, connection: socket.socket, descriptors: socket.
     )
     peers = WorkerPeers(
         folder=hello.folder,
-        timeout_seconds=hello.config.rank_timeout_seconds,
+        timeout_seconds=START_SECONDS,
         descriptors=descriptors,
         ranks=ranks,
     )
     try:
         worker = Worker(hello, rank, peers, progress)
     except (ModelError, RuntimeError, MemoryError) as error:
-        answers.answer(Answer(number=first.number, problem=str(error) or type(error).__name__))
+        answers.answer(Answer(number=0, problem=str(error) or type(error).__name__))
         return 1
     answers.answer(Answer(number=first.number))
     for request in requests:

@@ -35,6 +35,11 @@ class Lookup:
     message: str = ""
 
 
+def local_user(key: CacheKey) -> User:
+    """For whom an engine without a name keeps its entries."""
+    return User("local", key.digest()[:12])
+
+
 class GraphCache(Protocol):
     """A store, or those of several ranks."""
 
@@ -60,7 +65,7 @@ class Store:
         """Without a `user`, whoever runs the engine by hand keeps its newest keys."""
         self._root = None if mode is CacheMode.DISABLED else root
         self._key, self._mode, self._retention = key, mode, retention
-        self._user = user or User("local", key.digest()[:12])
+        self._user = user or local_user(key)
         self._in_use: int | None = None
         self._inherited = Plan()
 

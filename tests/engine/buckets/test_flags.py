@@ -68,7 +68,7 @@ def test_every_flag_of_the_pod_is_understood() -> None:
         ("--model /m --lazy-capture-busy-percent 101", "from 1 to 100"),
         ("--model /m --dtype float16", "--dtype float16 needs --device cuda"),
         ("--model /m --device cuda --quantization fp8", "--quantization fp8 is not supported"),
-        ("--model /m --device cuda --tensor-parallel-size 2", "above 1 is not supported"),
+        ("--model /m --rank-timeout-seconds 0", "'0' is not a whole number from 1"),
         ("--model /m --attention-backend flash", "can only be auto"),
         ("--model /m --mod x", "unrecognized arguments"),
     ],

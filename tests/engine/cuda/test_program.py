@@ -17,6 +17,8 @@ import pytest
         pytest.param("program", id="the kernels give the logits of the CPU"),
         pytest.param("draw", id="they draw the tokens of the CPU's sampler"),
         pytest.param("backend", id="requests get from the backend what they get from the CPU"),
+        pytest.param("reduce", id="the sum over two ranks is right, and bounded"),
+        pytest.param("ranks", id="requests get from two ranks what they get from the CPU"),
     ],
 )
 def test_interpreted(name: str) -> None:

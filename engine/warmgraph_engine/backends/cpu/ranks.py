@@ -13,7 +13,7 @@ def join(folder: Path, *, rank: int, ranks: int, timeout_seconds: float) -> None
     """Meet the other ranks in an empty folder that all of them see; returns when all are there.
 
     Raises RuntimeError if one does not come in time. From then on a rank that is silent for as long
-    makes an all-reduce fail on the others.
+    makes an all-reduce fail on the others, if nobody has ended it before (parallel/ranks.py).
     """
     if distributed.is_initialized():  # of an engine that this process ran before
         distributed.destroy_process_group()
@@ -21,7 +21,7 @@ def join(folder: Path, *, rank: int, ranks: int, timeout_seconds: float) -> None
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     distributed.init_process_group(
         "gloo",
-        store=distributed.FileStore(str(folder / "gloo"), ranks),
+        init_method=f"file://{folder / 'gloo'}",
         rank=rank,
         world_size=ranks,
         timeout=timedelta(seconds=timeout_seconds),

@@ -56,30 +56,47 @@ class Converted:
 
 
 def plan(
-    checkpoint: Checkpoint, specs: Sequence[WeightSpec], addresses: Addresses, dtype: str
+    checkpoint: Checkpoint,
+    specs: Sequence[WeightSpec],
+    addresses: Addresses,
+    dtype: str,
+    *,
+    rank: int = 0,
+    ranks: int = 1,
 ) -> list[Chunk | Converted]:
-    """What has to be copied where. Raises ModelError if the checkpoint does not fit the model."""
+    """What has to be copied where, for the rank's part of the model. Raises ModelError if the
+    checkpoint does not fit the model."""
+
+    def tensor(spec: WeightSpec, part: str) -> StoredTensor:
+        return checkpoint.tensor(part).share(spec.shared_axis, rank, ranks)
+
     return [
         piece
         for spec in specs
-        for piece in _plan_weight(checkpoint, spec, addresses[f"weights.{spec.name}"], dtype)
+        for piece in _plan_weight(
+            spec,
+            [tensor(spec, part) for part in spec.parts],
+            addresses[f"weights.{spec.name}"],
+            dtype,
+        )
     ]
 
 
 def _plan_weight(
-    checkpoint: Checkpoint, spec: WeightSpec, address: int, dtype: str
+    spec: WeightSpec, parts: Sequence[StoredTensor], address: int, dtype: str
 ) -> Iterator[Chunk | Converted]:
     item = 4 if dtype == "float32" else 2
     rows = 0
-    for part in spec.parts:
-        stored = checkpoint.tensor(part)
+    for stored in parts:
+        part = stored.name
         if stored.dtype not in _STORED:
             raise ModelError(f"tensor {part} has type {stored.dtype}, which is not a weight's")
-        shape = stored.shape[::-1] if spec.transposed else stored.shape
+        shape = stored.share_shape[::-1] if spec.transposed else stored.share_shape
         if len(shape) != len(spec.shape) or shape[1:] != spec.shape[1:]:
             raise ModelError(f"tensor {part} is {stored.shape}, which does not fit config.json")
         size = item * int(np.prod(shape))
-        if _STORED[stored.dtype] == dtype and not spec.transposed:
+        whole = stored.columns is None and not spec.transposed
+        if _STORED[stored.dtype] == dtype and whole:
             for done in range(0, size, CHUNK_BYTES):
                 yield Chunk(
                     path=stored.path,
@@ -190,6 +207,8 @@ def _converted(piece: Converted) -> NDArray[np.uint8]:
     stored = piece.stored
     values: NDArray[Any] = to_dtype(stored.data, _STORED[stored.dtype], piece.dtype)
     values = values.reshape(stored.shape)
+    if stored.columns is not None:
+        values = values[:, stored.columns]
     if piece.transposed:
         values = values.T
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

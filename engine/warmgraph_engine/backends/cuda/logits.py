@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import PinnedMemory
+from warmgraph_engine.backends.cuda.peers import Attendance
 from warmgraph_engine.backends.cuda.turns import Drawn
 from warmgraph_engine.step import StepError
 
@@ -18,8 +19,11 @@ from warmgraph_engine.step import StepError
 class LogitRows:
     """Copies rows of the logits, float32 of shape (rows, vocabulary), into pinned memory."""
 
-    def __init__(self, device: Device, address: int, vocabulary: int) -> None:
+    def __init__(
+        self, device: Device, address: int, vocabulary: int, attendance: Attendance
+    ) -> None:
         self._device, self._address, self._vocabulary = device, address, vocabulary
+        self._attendance = attendance
         self._bytes = 4 * vocabulary
         self._memory = PinnedMemory(self._bytes)
 
@@ -41,6 +45,7 @@ class LogitRows:
                 )
             )
         self._device.synchronize()
+        self._attendance.check()
         result: NDArray[Any] = self._memory.array((len(rows), self._vocabulary), "float32")
         return result
 

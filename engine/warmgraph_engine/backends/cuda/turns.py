@@ -14,20 +14,22 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.peers import Attendance
 
 
 class Drawn:
     """The tokens that one step draws, by slot; -1 where the logits hold NaN or infinity."""
 
-    def __init__(self, event: Any, tokens: NDArray[Any]) -> None:
+    def __init__(self, event: Any, tokens: NDArray[Any], attendance: Attendance) -> None:
         """`tokens` is where the step leaves them before the event."""
-        self._event, self._tokens = event, tokens
+        self._event, self._tokens, self._attendance = event, tokens, attendance
         self._read: list[int] | None = None
 
     def read(self) -> Sequence[int]:
         """Wait for the step. Raises CudaError if it, or one before it, failed."""
         if self._read is None:
             check(cuda.cuEventSynchronize(self._event))
+            self._attendance.check()
             self._read = self._tokens.tolist()
         return self._read
 
@@ -35,9 +37,12 @@ class Drawn:
 class Turns:
     """Used by one thread at a time, as the backend is."""
 
-    def __init__(self, device: Device, drawn: NDArray[Any]) -> None:
+    def __init__(
+        self, device: Device, drawn: NDArray[Any], attendance: Attendance | None = None
+    ) -> None:
         """`drawn` is (sets, slots)."""
         self._device, self._results = device, drawn
+        self._attendance = attendance or Attendance()
         flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
         self._events = [check(cuda.cuEventCreate(flag)) for _ in drawn]
         self._steps: list[Drawn | None] = [None] * len(drawn)
@@ -63,5 +68,5 @@ class Turns:
         """The step in the current set has been handed over; the other set is next."""
         event = self._events[self.current]
         check(cuda.cuEventRecord(event, self._device.stream))
-        self._steps[self.current] = Drawn(event, self._results[self.current])
+        self._steps[self.current] = Drawn(event, self._results[self.current], self._attendance)
         self.current = (self.current + 1) % len(self._events)
