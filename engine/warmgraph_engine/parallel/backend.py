@@ -117,7 +117,11 @@ class _Player:
         number, name = next(self._numbers), f"{image.kind} {image.size}"
         load = Load(kind=image.kind, size=image.size, graph=number)
         question = self._ranks.ask(f"load the graph of {name}", load)
-        graph = _unanimous(lambda: self._local.load(image), question.problem, ImageError)
+        try:
+            graph = _unanimous(lambda: self._local.load(image), question.problem, ImageError)
+        except ImageError:
+            self._steps.dropped.append(number)
+            raise
         return _Graph(graph, self._steps, number, image.size)
 
 

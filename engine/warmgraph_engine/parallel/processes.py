@@ -58,7 +58,7 @@ def spawn(rank: int, ranks: int, progress: int) -> Child:
             pass_fds=passed,
             stdin=subprocess.DEVNULL,
             # Signals of a terminal are for rank 0, which ends the others in its own time.
-            start_new_session=True,
+            process_group=0,
         )
     patience = struct.pack("ll", SEND_SECONDS, 0)
     messages.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)

@@ -1,4 +1,4 @@
-"""A rank that cannot do one thing: what test_votes.py starts in place of the real one.
+"""A rank that cannot do one thing: what test_ranks.py starts in place of the real one.
 
 FAILS says what: `capture KIND SIZE`, `load KIND SIZE`, or `answer`, to be silent when it should
 capture.

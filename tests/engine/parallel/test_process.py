@@ -22,8 +22,6 @@ from warmgraph_api.report import Stage
 pytestmark = pytest.mark.timeout(4 * PATIENCE_SECONDS)
 
 TWO = "--tensor-parallel-size=2"
-TIMEOUT = "--rank-timeout-seconds=3"
-DRAFTS = ("--speculative-method=NGram", "--speculative-tokens=3", "--verify-buckets=1,2")
 
 Start = Callable[..., Engine]
 
@@ -126,34 +124,17 @@ def test_two_ranks_answer_as_one_captured_restored_and_eagerly(
     assert eager.stop() == 0
 
 
-def test_drafts_leave_the_answer_of_two_ranks_as_it_is(start: Start) -> None:
-    plain = start()
-    plain.serve()
-    expected = plain.complete("ababababab", 40)
-    drafting = start(TWO, *DRAFTS)
-    drafting.serve()
-    assert drafting.complete("ababababab", 40) == expected
-    metrics = drafting.get("/metrics")[1]
-    assert 'warmgraph_graph_replays_total{bucket="1",kind="verify"}' in metrics
-    assert drafting.stop() == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_lost_rank_is_named_and_the_engine_ends(start: Start, number: signal.Signals) -> None:
-    engine = start(TWO, TIMEOUT)
+def test_a_silent_rank_is_named_and_the_engine_ends(start: Start) -> None:
+    engine = start(TWO, "--rank-timeout-seconds=3")
     engine.serve()
     worker = other_rank(engine)
-    os.kill(worker, number)
-    if number is signal.SIGSTOP:  # nobody misses it before there is something to do
-        with contextlib.suppress(OSError):
-            engine.complete("hello there", 40)
+    os.kill(worker, signal.SIGSTOP)
+    with contextlib.suppress(OSError):
+        engine.complete("hello there", 40)
     assert engine.process.wait(PATIENCE_SECONDS) == 1
     assert not runs(worker)
-    lost = {
-        signal.SIGKILL: "EngineFault: rank 1 was ended by signal 9 (SIGKILL)",
-        signal.SIGSTOP: "EngineFault: rank 1 has made no progress for 3 s; it was to run step",
-    }
-    assert lost[number] in engine.log
+    lost = "EngineFault: rank 1 has made no progress for 3 s; it was to run step"
+    assert lost in engine.log
 
 
 def test_a_rank_lost_between_requests_is_reported_to_the_sidecar(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +16,7 @@ def join(folder: Path, *, rank: int, ranks: int, timeout_seconds: float) -> None
     Raises RuntimeError if one does not come in time. From then on a rank that is silent for as long
     makes an all-reduce fail on the others, if nobody has ended it before (parallel/ranks.py).
     """
-    if distributed.is_initialized():  # of an engine that this process ran before
-        distributed.destroy_process_group()
+    _leave()  # the group of an engine that this process ran before
     # All ranks are on this machine. The default is whatever its host name means, if anything.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     distributed.init_process_group(
@@ -26,3 +26,12 @@ def join(folder: Path, *, rank: int, ranks: int, timeout_seconds: float) -> None
         world_size=ranks,
         timeout=timedelta(seconds=timeout_seconds),
     )
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+# Before the libraries' own end: a thread of gloo's that is left then aborts the process.
+atexit.register(_leave)

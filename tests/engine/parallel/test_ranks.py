@@ -1,9 +1,12 @@
-"""What one of two ranks cannot do, none does; and who does not say is named."""
+"""Two ranks on a CPU, rank 0 in this process: what they compute, agree on, and say of a loss."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +16,13 @@ import numpy as np
 import pytest
 
 from tests.engine.checkpoints import decode, prefill, write_servable_checkpoint
-from tests.engine.store.engines import Engine
-from warmgraph_api.report import BucketState, CacheResult, StepKind
+from tests.engine.harness import running_engine, sequence
+from tests.engine.store.engines import BUCKETS, Engine
+from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, StepKind
+from warmgraph_api.resource import Execution
 from warmgraph_engine.parallel import processes
 from warmgraph_engine.parallel.ranks import RankError
-from warmgraph_engine.step import PathReason
+from warmgraph_engine.step import PathReason, StepError
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -34,6 +39,59 @@ def engine(model: Path, cache: Path | None = None, **settings: Any) -> Iterator[
         yield started
     finally:
         started._started.close()
+
+
+def served(engine: Engine, drafts: int = 0) -> list[list[int]]:
+    """Tokens of requests that come and go, through the engine's loop."""
+    executor, sampler = engine.executor, engine._started.sampler
+    prompts = [[5, 9, 5, 9, 5, 9], [1] * 20, [7, 7, 8], list(range(30))]
+    sequences = [sequence(prompt, max_tokens=12) for prompt in prompts]
+    with running_engine(executor=executor, sampler=sampler, speculative_tokens=drafts) as requests:
+        return [result.ids for result in requests.generate(*sequences)]
+
+
+def replayed(engine: Engine, kind: StepKind) -> bool:
+    return f'warmgraph_graph_replays_total{{bucket="1",kind="{kind}"}}' in engine.metrics()
+
+
+def test_two_ranks_give_the_tokens_of_one_captured_eagerly_and_with_drafts(model: Path) -> None:
+    expected = served(Engine(model, None))
+    with engine(model) as captured:
+        assert served(captured) == expected
+        assert replayed(captured, StepKind.DECODE)
+        captured.executor.set_execution(Execution.EAGER)
+        assert served(captured) == expected
+    verify = Bucket(kind=StepKind.VERIFY, size=1, mode=BucketMode.EAGER)
+    with engine(model, speculative_tokens=3, buckets=(*BUCKETS, verify)) as drafting:
+        assert served(drafting, drafts=3) == expected
+        assert replayed(drafting, StepKind.VERIFY)
+
+
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "was ended by signal 9 (SIGKILL)"),
+        (signal.SIGSTOP, "has made no progress for 2 s; it was to run step "),
+    ],
+)
+def test_a_lost_rank_is_named_with_what_it_was_to_do(
+    model: Path, number: signal.Signals, how: str
+) -> None:
+    faults: list[str] = []
+    told = threading.Event()
+    with engine(model, rank_timeout_seconds=2) as two:
+        two._started.watch(lambda message: (faults.append(message), told.set()))
+        ranks = two._started.ranks
+        assert ranks is not None
+        (child,) = ranks._children
+        os.kill(child.process.pid, number)
+        with pytest.raises(StepError, match="rank 1 "):
+            two.executor.execute(decode((6, 0, [1])))
+        assert told.wait(60)
+        assert faults[0].startswith(f"rank 1 {how}")
+        assert child.process.wait(60)
+        with pytest.raises(StepError, match="rank 1 "):
+            two.executor.execute(decode((6, 0, [1])))
 
 
 @pytest.mark.parametrize("failure", ["capture decode 2", "load decode 2"])
