@@ -36,7 +36,7 @@ POLL_SECONDS = 0.25
 through: a process that was stopped as a whole finds nobody late when it goes on."""
 
 GRACE_SECONDS = 2.0
-"""Rank 0 may learn of another's end from a failed all-reduce, before its socket's reader does."""
+"""A rank may learn of another's end from a failed all-reduce, before rank 0 sees the socket."""
 
 _REMEMBERED = 8
 """Steps whose description is kept: more than may be on their way at once."""
@@ -227,7 +227,9 @@ class Ranks:
             with self._lock:
                 question = self._questions.get(answer.number)
             if question is None:
-                self.lose(child.rank, f"cannot follow: {answer.problem}")
+                # Perhaps because another is gone, which that one's socket tells.
+                if not self._ended.wait(GRACE_SECONDS):
+                    self.lose(child.rank, f"cannot follow: {answer.problem}")
                 return
             question.answer(child.rank, answer)
             if question.answered:
@@ -237,18 +239,23 @@ class Ranks:
             self.lose(child.rank, child.ended())
 
     def _watch(self) -> None:
-        """Lose the first rank that makes no progress with a step for the timeout."""
+        """Lose a rank that makes no progress with a step for the timeout: of those that don't the
+        one that is behind, since the others wait for it."""
         late = dict.fromkeys(range(1, self.size), 0.0)
         seen = dict.fromkeys(late, 0)
         while not self._ended.wait(POLL_SECONDS):
             announced = self._iteration
-            for rank in late:
-                done = self.progress.of(rank).done
-                late[rank] = late[rank] + POLL_SECONDS if seen[rank] == done < announced else 0.0
-                seen[rank] = done
-                if late[rank] >= self._step_seconds:
-                    self.lose(rank, f"has made no progress for {self._step_seconds:g} s")
-                    return
+            places = {rank: self.progress.of(rank) for rank in late}
+            for rank, place in places.items():
+                waits = seen[rank] == place.done < announced
+                late[rank] = late[rank] + POLL_SECONDS if waits else 0.0
+                seen[rank] = place.done
+            silent = [rank for rank in late if late[rank] >= self._step_seconds]
+            if silent:
+                first, *others = sorted(silent, key=lambda rank: places[rank].begun)
+                like = [str(rank) for rank in others if places[rank].begun == places[first].begun]
+                as_others = f", nor has rank {', '.join(like)}" if like else ""
+                self.lose(first, f"has made no progress for {self._step_seconds:g} s{as_others}")
 
     def _thread(self, work: Callable[..., None], *arguments: object) -> None:
         threading.Thread(target=work, args=arguments, name="ranks", daemon=True).start()

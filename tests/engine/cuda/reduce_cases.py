@@ -13,7 +13,7 @@ import torch
 from tests.engine.cuda.interpreted import run
 from tests.engine.cuda.models import llama, settings
 from warmgraph_api.report import StepKind
-from warmgraph_engine.backends.cuda import launches as launches_module
+from warmgraph_engine.backends.cuda import reduction
 from warmgraph_engine.backends.cuda.launches import Launches
 from warmgraph_engine.backends.cuda.layout import REDUCE_PROGRAMS, geometry, plan_peers
 from warmgraph_engine.models.shard import shard
@@ -98,7 +98,7 @@ def test_every_reduction_adds_up_what_both_ranks_brought(rank: int) -> None:
 
 
 def test_more_rows_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launches_module, "REDUCE_PROGRAMS", 3)
+    monkeypatch.setattr(reduction, "REDUCE_PROGRAMS", 3)
     monkeypatch.setitem(globals(), "REDUCE_PROGRAMS", 3)
     pair = Pair(0)
     flags: Any = pair.shared
@@ -124,12 +124,12 @@ def test_a_flag_of_the_next_reduction_counts_for_this_one() -> None:
 def test_a_rank_that_does_not_come_is_told_to_the_host_and_waited_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(launches_module, "REDUCE_SPINS", 50)
+    monkeypatch.setattr(reduction, "REDUCE_SPINS", 50)
     pair = Pair(1)
     pair.reduce(3)
     pair.reduce(3, comes=False)
     assert pair.memory["results.lost"].tolist() == [1]  # 1 + rank 0
     # Nobody would see the end of this one if it waited.
-    monkeypatch.setattr(launches_module, "REDUCE_SPINS", 1 << 30)
+    monkeypatch.setattr(reduction, "REDUCE_SPINS", 1 << 30)
     pair.reduce(3, comes=False)
     assert pair.memory["work.reductions"].tolist() == [3, 0, 1]

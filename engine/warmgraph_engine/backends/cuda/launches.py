@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.arena import ITEM_BYTES
 from warmgraph_engine.backends.cuda import tiling
 from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
-from warmgraph_engine.backends.cuda.layout import REDUCE_PROGRAMS, Geometry
+from warmgraph_engine.backends.cuda.layout import Geometry
+from warmgraph_engine.backends.cuda.reduction import of_all_ranks
 from warmgraph_engine.models.config import Family, ModelConfig
 from warmgraph_engine.shapes import StepShape
 
@@ -39,10 +39,6 @@ CUT_WAYS = 4
 more ways are fewer passes over smaller blocks."""
 
 DRAW_WARPS = 16
-
-REDUCE_SPINS = 1 << 25
-"""Looks at a flag of another rank before it counts as lost, each some microsecond: half a minute or
-more. A rank may be late by the compilation of a kernel."""
 
 NO_WINDOW = 1 << 30
 """Longer than any sequence."""
@@ -147,32 +143,7 @@ class Launches:
             },
             warps=self._norm_warps(),
         )
-        return launch if config.ranks == 1 else self._of_all_ranks(launch, rows)
-
-    def _of_all_ranks(self, add_norm: Launch, rows: int) -> Launch:
-        """The same on the sum of all ranks' projections."""
-        return replace(
-            add_norm,
-            kernel="reduce.reduce_add_norm",
-            grid=(min(rows, REDUCE_PROGRAMS), 1, 1),
-            arguments={
-                **add_norm.arguments,
-                "inbox_ptr": Pointer("peers.inbox"),
-                "flags_ptr": Pointer("peers.flags"),
-                "places_ptr": Pointer("work.places"),
-                "state_ptr": Pointer("work.reductions"),
-                "lost_ptr": Pointer("results.lost"),
-                "rows": rows,
-                "rank": self._geometry.rank,
-                "spins": REDUCE_SPINS,
-            },
-            constants={
-                **add_norm.constants,
-                "RANKS": self._config.ranks,
-                "SLOTS": self._geometry.max_tokens,
-                "PROGRAMS": REDUCE_PROGRAMS,
-            },
-        )
+        return of_all_ranks(launch, rows, config.ranks, self._geometry)
 
     def _norm_weights(self, name: str) -> dict[str, Argument]:
         if not self._layer_norm:
