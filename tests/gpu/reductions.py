@@ -113,6 +113,7 @@ def main(rank: int, hidden: int, rounds: int, folder: Path, connection: socket.s
     device.synchronize()
     own = np.random.default_rng(rank).standard_normal((ROWS, hidden)).astype(np.float32)
     copy_in(addresses["work.partial"], own)
+    copy_in(addresses["weights.norm"], np.ones(hidden, np.float32))
     copy_in(addresses["work.places"], shared.addresses("peers.inbox", "peers.flags"))
     turns = Turns(device, results.array("results.drawn"), Attendance(results.array("results.lost")))
     dtypes = {name: region.dtype for name, region in addresses.regions.items()}
