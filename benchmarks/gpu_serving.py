@@ -17,6 +17,7 @@ import asyncio
 import json
 import shutil
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,15 +58,18 @@ def measure(
                 speed = statistics.median(speed for _, speed in runs)
                 decode[f"{name}.tok_s_{streams}"] = round(speed)
         engine.wait_until_stored()
-    first_token, graphs = [], []
+    first_token, stages = [], defaultdict[str, list[float]](list)
     for _ in range(starts):
         with Engine(model, work, flags) as engine:
             first_token.append(engine.first_token_seconds)
-            timeline = engine.report.timeline
-            graphs += [span.seconds for span in timeline if span.name == "Restore graphs"]
-    print(" ".join(f"{span.name} {span.seconds:.2f} s" for span in timeline), flush=True)
+            for span in engine.report.timeline:
+                slug = span.name.lower().replace(" ", "_").replace("-", "_")
+                stages[f"{slug}_at"].append(span.start_seconds)
+                stages[f"{slug}_s"].append(span.seconds)
     cold[f"{name}.first_token_s"] = round(statistics.median(first_token), 2)
-    cold[f"{name}.graphs_s"] = round(statistics.median(graphs), 2)
+    cold[f"{name}.graphs_s"] = round(statistics.median(stages["restore_graphs_s"]), 2)
+    for stage, seconds in stages.items():
+        cold[f"{name}.stages.{stage}"] = round(statistics.median(seconds), 2)
     entry = sum(path.stat().st_size for path in (work / "cache").rglob("*") if path.is_file())
     cold[f"{name}.entry_mb"] = round(entry / 1e6, 2)
     return decode, cold

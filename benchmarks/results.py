@@ -41,9 +41,13 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def _gpu() -> str:
-    """Name and driver of the GPU, and the cores beside it."""
+    """Name and driver of the GPUs that may be used, and the cores beside them."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    return f"{_output(command)}, {len(os.sched_getaffinity(0))} cores"
+    found = _output(command).splitlines()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = len(found) if visible is None else len(visible.split(","))
+    many = f"{count} x " if count > 1 else ""
+    return f"{many}{found[0]}, {len(os.sched_getaffinity(0))} cores"
 
 
 def _cpu() -> str:

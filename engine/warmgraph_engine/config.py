@@ -45,6 +45,9 @@ class EngineConfig:
     quantization: Quantization = Quantization.NONE
     attention_backend: str = "auto"
     tensor_parallel_size: int = 1
+    rank_timeout_seconds: float = 60.0
+    """How long a rank may keep the others waiting. The slowest thing they wait for is a prefill
+    chunk on a CPU of which they get a tenth, a minute at most."""
     max_model_length: int = 2048
     max_batch_size: int = 8
     max_batch_tokens: int = 256
@@ -85,8 +88,12 @@ def _check(config: EngineConfig) -> None:
         raise ValueError("--dtype float16 needs --device cuda; a CPU runs float32 or bfloat16")
     if config.device is Device.CPU and config.graph_mode is GraphMode.PIECEWISE:
         raise ValueError("--graph-mode Piecewise needs --device cuda")
-    if config.tensor_parallel_size > 1:
-        raise ValueError("--tensor-parallel-size above 1 is not supported")
+    if config.tensor_parallel_size > 1 and config.quantization is not Quantization.NONE:
+        # The scale of a row that is cut would have to come from all of its ranks.
+        raise ValueError(
+            f"--tensor-parallel-size above 1 and --quantization {config.quantization} do not go"
+            " together: choose one"
+        )
     if config.attention_backend != "auto":
         raise ValueError("--attention-backend can only be auto: each device has one")
     longest = config.max_model_length
@@ -109,6 +116,7 @@ def _config(a: argparse.Namespace) -> EngineConfig:
         quantization=Quantization(a.quantization),
         attention_backend=a.attention_backend,
         tensor_parallel_size=a.tensor_parallel_size,
+        rank_timeout_seconds=a.rank_timeout_seconds,
         max_model_length=a.max_model_length,
         max_batch_size=a.max_batch_size,
         max_batch_tokens=a.max_batch_tokens,

@@ -90,6 +90,7 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
     )
     for flag, least, default, text in (
         ("--tensor-parallel-size", 1, 1, "GPUs that share the model"),
+        ("--rank-timeout-seconds", 1, 60, "how long one of them may keep the others waiting"),
         ("--max-model-length", 1, 2048, "longest prompt plus answer, in tokens"),
         ("--max-batch-size", 1, 8, "most sequences in one step"),
         ("--max-batch-tokens", 1, 256, "most prompt tokens in one prefill chunk"),

@@ -24,6 +24,7 @@ from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.loop import EngineLoop
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.models.config import ModelError
+from warmgraph_engine.parallel.ranks import RankError
 from warmgraph_engine.report import Publisher, Reporter
 from warmgraph_engine.server.app import create_app, make_runner
 from warmgraph_engine.server.service import Service
@@ -65,7 +66,7 @@ class _Process:
         self._exit_status = 0
 
     async def run(self) -> int:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._switch.listen(loop)
@@ -127,7 +128,7 @@ class _Process:
         """Take the loaded model into service, or say why it cannot be."""
         try:
             self._started = starting.result()
-        except (ModelError, ModelFilesError, WarmupFailedError, MemoryError) as error:
+        except (ModelError, ModelFilesError, WarmupFailedError, RankError, MemoryError) as error:
             self._cannot_start(str(error) or type(error).__name__)
             return
         except Exception as error:
@@ -138,7 +139,7 @@ class _Process:
             self._started.executor,
             self._started.sampler,
             metrics=self._metrics,
-            on_fault=lambda message: self._reporter.fail(Reason.ENGINE_FAULT, message),
+            on_fault=self._fault,
             speculative_tokens=self._config.speculative_tokens,
         )
         self._switch.attach(self._started.executor)
@@ -149,13 +150,24 @@ class _Process:
         self._reporter.set_ready()
         self._watching = asyncio.create_task(self._watch(engine))
         self._started.publishing.start()
+        self._started.watch(self._fault)
 
     async def _watch(self, engine: EngineLoop) -> None:
         """Report a hung step: nothing else will, since its thread hangs with it."""
         while engine.step_seconds() < STUCK_STEP_SECONDS:  # noqa: ASYNC110
             await asyncio.sleep(_WATCH_SECONDS)
         seconds = engine.step_seconds()
-        self._reporter.fail(Reason.ENGINE_FAULT, f"a step has been running for {seconds:.0f} s")
+        self._fault(f"a step has been running for {seconds:.0f} s")
+
+    def _fault(self, message: str) -> None:
+        """From any thread. The first one counts: others follow from it. With a sidecar, stay and
+        let it tell the reason; alone, end."""
+        if self._reporter.stage is Stage.FAILED:
+            return
+        self._reporter.fail(Reason.ENGINE_FAULT, message)
+        self._exit_status = 1
+        if self._config.report_socket is None:
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     def _cannot_start(self, message: str) -> None:
         """With a sidecar, stay and let it tell the reason and decide; alone, end."""

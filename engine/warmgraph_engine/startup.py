@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +12,23 @@ from prometheus_client.registry import Collector
 
 from warmgraph_api.report import Stage
 from warmgraph_api.resource import Device
+from warmgraph_engine.backends.base import Backend
 from warmgraph_engine.backends.open import backend_settings, open_backend
+from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.parallel.backend import ParallelBackend
+from warmgraph_engine.parallel.metrics import RankMetrics
+from warmgraph_engine.parallel.ranks import Ranks
+from warmgraph_engine.parallel.stores import RankStores
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.store.key import cache_key
-from warmgraph_engine.store.store import Lookup, Store
+from warmgraph_engine.store.store import GraphCache, Lookup, Store
 from warmgraph_engine.tokenizer.text import TextModel
 from warmgraph_engine.warmup.cache_metrics import CacheMetrics
 from warmgraph_engine.warmup.check import KnownAnswers
@@ -42,12 +48,22 @@ class Started:
     text: TextModel
     metrics: Sequence[Collector]
     publishing: Publishing
-    store: Store
+    store: GraphCache
+    ranks: Ranks | None = None
+
+    def watch(self, on_fault: Callable[[str], None]) -> None:
+        """Have it called, on some thread, if another rank is lost."""
+        if self.ranks is not None:
+            self.ranks.on_lost = on_fault
+            if self.ranks.lost:
+                on_fault(self.ranks.lost)
 
     def close(self) -> None:
         """Keep what traffic used, for the order of the next start. The engine's thread is over."""
         self.publishing.publish()
         self.store.close()
+        if self.ranks is not None:
+            self.ranks.close()
 
 
 def start(
@@ -56,8 +72,21 @@ def start(
     """Load the model and warm it up, telling the reporter of every move. Calls `loading` when the
     interpreter has time for other threads.
 
-    Raises ModelError or WarmupFailedError.
+    Raises ModelError, WarmupFailedError or RankError.
     """
+    if config.tensor_parallel_size == 1:
+        return _start(config, reporter, loading, None)
+    ranks = Ranks(config)
+    try:
+        return _start(config, reporter, loading, ranks)
+    except BaseException:
+        ranks.close()
+        raise
+
+
+def _start(
+    config: EngineConfig, reporter: Reporter, loading: Callable[[], None], ranks: Ranks | None
+) -> Started:
     reporter.set_stage(Stage.LOADING_MODEL, str(config.model))
     with ThreadPoolExecutor(2, "beside") as beside:
         with reporter.span("Load model"):
@@ -67,9 +96,7 @@ def start(
             settings = backend_settings(config, checkpoint)
             if config.device is Device.CPU:
                 loading()  # torch is read from disk, for seconds
-            backend, facts = open_backend(
-                config.device, checkpoint, settings, progress=reporter.move
-            )
+            backend, facts = _open(config, checkpoint, settings, reporter, ranks)
             loading()  # its weights are on their way
         _log.info("%s", backend.layout.describe())
         counts = StepCounts()
@@ -81,13 +108,15 @@ def start(
         )
         digest.result()
         key = cache_key(config, checkpoint, settings, facts)
-        store = Store(
+        store: GraphCache = Store(
             config.cache_directory,
             key,
             mode=config.cache_mode,
             retention=config.cache_retention,
             user=config.cache_user,
         )
+        if ranks is not None:
+            store = RankStores(store, ranks)
         publishing = Publishing(store, backend, graphs, counts, reporter)
 
         def look_up() -> Lookup:
@@ -103,14 +132,41 @@ def start(
         config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left
     )
     executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=idle)
+    metrics: list[Collector] = [
+        GraphMetrics(counts, graphs),
+        CacheMetrics(key, publishing, reporter),
+    ]
+    if ranks is not None:
+        metrics.append(RankMetrics(ranks))
     return Started(
         executor=executor,
         sampler=backend.sampler,
         text=text,
-        metrics=[GraphMetrics(counts, graphs), CacheMetrics(key, publishing, reporter)],
+        metrics=metrics,
         publishing=publishing,
         store=store,
+        ranks=ranks,
     )
+
+
+def _open(
+    config: EngineConfig,
+    checkpoint: Checkpoint,
+    settings: BackendSettings,
+    reporter: Reporter,
+    ranks: Ranks | None,
+) -> tuple[Backend, Mapping[str, str]]:
+    """The backend, of all ranks if there are several."""
+    try:
+        backend, facts = open_backend(
+            config.device, checkpoint, settings, progress=reporter.move, peers=ranks
+        )
+    except RuntimeError as error:
+        raise error if ranks is None else ranks.blame(error) from error
+    if ranks is None:
+        return backend, facts
+    ranks.wait_until_ready()
+    return ParallelBackend(backend, ranks), facts
 
 
 def _load_text(folder: Path, vocabulary: int) -> TextModel:

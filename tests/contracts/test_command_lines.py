@@ -55,13 +55,12 @@ def as_the_engine_supports(spec: Spec) -> Spec:
     """The resource declares more than this engine runs; it refuses the rest by name."""
     engine = msgspec.structs.replace(
         spec.engine,
-        tensor_parallel_size=1,
         attention_backend="auto",
     )
     return msgspec.structs.replace(spec, engine=engine)
 
 
-@pytest.mark.parametrize("flag", ["--tensor-parallel-size=2", "--attention-backend=other"])
+@pytest.mark.parametrize("flag", ["--quantization=int8", "--attention-backend=other"])
 def test_what_the_engine_does_not_run_is_refused_by_name(
     flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

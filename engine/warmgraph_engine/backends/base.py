@@ -14,10 +14,9 @@ from typing import Any, Protocol
 from warmgraph_api.report import StepKind
 from warmgraph_engine.answer import Answer
 from warmgraph_engine.arena import ArenaLayout, Region
-from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.shapes import StepShape
-from warmgraph_engine.step import Limits, StepTiming
+from warmgraph_engine.step import Limits, Step, StepTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +82,14 @@ class CaptureError(RuntimeError):
     """A step cannot be captured; it still runs eagerly."""
 
 
+class Inputs(Protocol):
+    """Where the next step is written to: StaticBuffers, of one process or of several."""
+
+    def fill(self, step: Step, shape: StepShape) -> None:
+        """Write a step and the padding up to `shape`, which must hold it."""
+        ...
+
+
 class Graph(Protocol):
     """An image made ready to run."""
 
@@ -124,7 +131,7 @@ class Backend(Protocol):
     @property
     def layout(self) -> ArenaLayout: ...
     @property
-    def buffers(self) -> StaticBuffers: ...
+    def buffers(self) -> Inputs: ...
     @property
     def player(self) -> Player: ...
     @property

@@ -26,6 +26,9 @@ class BackendSettings:
     """Of decode and verify steps: 1 + draft tokens."""
     graph_mode: GraphMode = GraphMode.FULL
     quantization: Quantization = Quantization.NONE
+    rank: int = 0
+    ranks: int = 1
+    """Of tensor parallelism. Memory for the KV cache is each rank's."""
 
     def quantizes(self, spec: WeightSpec) -> bool:
         """Whether this weight is held as fp8 with a scale for each row."""
@@ -58,10 +61,15 @@ def limits(config: ModelConfig, settings: BackendSettings) -> Limits:
     )
 
 
-def buffer_sizes(config: ModelConfig, settings: BackendSettings) -> BufferSizes:
-    tokens = max(
+def max_tokens(settings: BackendSettings) -> int:
+    """Of a step of any kind."""
+    return max(
         settings.max_batch_tokens, settings.max_batch_size * settings.max_tokens_per_sequence
     )
+
+
+def buffer_sizes(config: ModelConfig, settings: BackendSettings) -> BufferSizes:
+    tokens = max_tokens(settings)
     return BufferSizes(
         tokens=tokens,
         sequences=settings.max_batch_size,

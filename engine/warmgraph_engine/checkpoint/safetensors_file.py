@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,30 @@ class StoredTensor:
     path: Path
     offset: int
     """Of the data, in bytes from the file's start, for those who rather read than map."""
+    columns: slice | None = None
+    """Only these of the last dimension are meant; shape, data and offset are still of all."""
+
+    @property
+    def share_shape(self) -> tuple[int, ...]:
+        """Without the columns that are not meant."""
+        if self.columns is None:
+            return self.shape
+        return (*self.shape[:-1], self.columns.stop - self.columns.start)
+
+    def share(self, axis: int | None, rank: int, ranks: int) -> StoredTensor:
+        """The rank's share of a dimension, 0 or the last of two. None shares nothing."""
+        if axis is None or ranks == 1:
+            return self
+        each = self.shape[axis] // ranks
+        if axis:
+            return replace(self, columns=slice(rank * each, (rank + 1) * each))
+        size = len(self.data) // self.shape[0] * each
+        return replace(
+            self,
+            shape=(each, *self.shape[1:]),
+            data=self.data[rank * size : (rank + 1) * size],
+            offset=self.offset + rank * size,
+        )
 
 
 class SafetensorsFile:

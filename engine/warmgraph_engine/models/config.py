@@ -55,6 +55,9 @@ class ModelConfig:
     rope: Rope | None = None
     windows: tuple[int, ...] = ()
     """Sliding window of each layer in positions; 0 is full attention."""
+    ranks: int = 1
+    """Processes that share each layer; heads, kv_heads and intermediate are then those of one of
+    them (models/shard.py)."""
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, bytes]:

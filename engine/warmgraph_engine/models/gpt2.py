@@ -29,13 +29,13 @@ def step_function(config: ModelConfig) -> StepFunction:
             attended = attend(
                 query, key, value, memory=memory, inputs=inputs, config=config, layer=layer
             )
-            add_linear(hidden, attended, memory, f"{name}.output", bias=True)
+            add_linear(hidden, attended, memory, f"{name}.output", bias=True, ranks=1)
             x = linear(norm(hidden, f"{name}.mlp_norm"), memory, f"{name}.up", bias=True)
             if config.activation == "silu":
                 x = silu(x)
             else:
                 x = gelu(x, approximate="tanh" if config.activation == "gelu_tanh" else "none")
-            add_linear(hidden, x, memory, f"{name}.down", bias=True)
+            add_linear(hidden, x, memory, f"{name}.down", bias=True, ranks=1)
         wanted = hidden.index_select(0, inputs.logit_rows)
         write_logits(norm(wanted, "norm"), memory, inputs, config)
 

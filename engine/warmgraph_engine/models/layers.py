@@ -19,10 +19,17 @@ def linear(x: torch.Tensor, memory: Memory, name: str, *, bias: bool) -> torch.T
 
 
 def add_linear(
-    residual: torch.Tensor, x: torch.Tensor, memory: Memory, name: str, *, bias: bool
+    residual: torch.Tensor, x: torch.Tensor, memory: Memory, name: str, *, bias: bool, ranks: int
 ) -> None:
-    """residual += linear(x), in place: one operation for both."""
-    residual.addmm_(x, memory.tensor(f"weights.{name}.weight").t())
+    """residual += linear(x), in place: one operation for both. Of several ranks each has a part of
+    the columns, and its product is a summand."""
+    weight = memory.tensor(f"weights.{name}.weight").t()
+    if ranks == 1:
+        residual.addmm_(x, weight)
+    else:
+        product = torch.mm(x, weight)
+        torch.ops.warmgraph.all_reduce(product)
+        residual.add_(product)
     if bias:
         residual.add_(memory.tensor(f"weights.{name}.bias"))
 

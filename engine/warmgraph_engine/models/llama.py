@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch.nn.functional import rms_norm, silu
 
@@ -12,6 +14,7 @@ from warmgraph_engine.models.steps import Memory, StepFunction, StepInputs
 
 def step_function(config: ModelConfig) -> StepFunction:
     width, eps = (config.hidden,), config.norm_eps
+    add = partial(add_linear, ranks=config.ranks)
 
     def step(memory: Memory, inputs: StepInputs) -> None:
         hidden = memory.tensor("weights.embedding").index_select(0, inputs.input_ids)
@@ -26,11 +29,11 @@ def step_function(config: ModelConfig) -> StepFunction:
             attended = attend(
                 query, key, value, memory=memory, inputs=inputs, config=config, layer=layer
             )
-            add_linear(hidden, attended, memory, f"{name}.output", bias=config.output_bias)
+            add(hidden, attended, memory, f"{name}.output", bias=config.output_bias)
             x = rms_norm(hidden, width, memory.tensor(f"weights.{name}.mlp_norm"), eps)
             joined = linear(x, memory, f"{name}.gate_up", bias=config.mlp_bias)
             gate, up = joined.chunk(2, dim=-1)
-            add_linear(hidden, silu(gate).mul_(up), memory, f"{name}.down", bias=config.mlp_bias)
+            add(hidden, silu(gate).mul_(up), memory, f"{name}.down", bias=config.mlp_bias)
         wanted = hidden.index_select(0, inputs.logit_rows)
         normalized = rms_norm(wanted, width, memory.tensor("weights.norm"), eps)
         write_logits(normalized, memory, inputs, config)

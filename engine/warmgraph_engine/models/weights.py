@@ -24,6 +24,9 @@ class WeightSpec:
     """The checkpoint holds it as (inputs, outputs)."""
     projection: bool = False
     """The matrix of a projection in a layer: what quantization makes smaller."""
+    shared_axis: int | None = None
+    """Of each part, the dimension of which every rank holds an equal share (models/shard.py); None
+    if every rank holds all of it. `shape` is that of one rank."""
 
     @property
     def scale_name(self) -> str:
@@ -38,7 +41,7 @@ def weight_specs(config: ModelConfig, names: Collection[str]) -> list[WeightSpec
 
 
 def _pair(
-    name: str, outputs: int, inputs: int, parts: tuple[str, ...], *, bias: bool
+    name: str, outputs: int, inputs: int, parts: tuple[str, ...], *, bias: bool, shared_axis: int
 ) -> Iterator[WeightSpec]:
     """Weight and, where there is one, bias of a projection."""
     yield WeightSpec(
@@ -46,10 +49,15 @@ def _pair(
         shape=(outputs, inputs),
         parts=tuple(f"{part}.weight" for part in parts),
         projection=True,
+        shared_axis=shared_axis,
     )
     if bias:
         yield WeightSpec(
-            name=f"{name}.bias", shape=(outputs,), parts=tuple(f"{part}.bias" for part in parts)
+            name=f"{name}.bias",
+            shape=(outputs,),
+            parts=tuple(f"{part}.bias" for part in parts),
+            # Of a product that the ranks add up, the bias is added once, to the sum.
+            shared_axis=0 if shared_axis == 0 else None,
         )
 
 
@@ -72,6 +80,7 @@ def _llama(config: ModelConfig, names: Collection[str]) -> Iterator[WeightSpec]:
             hidden,
             (f"{attention}.q_proj", f"{attention}.k_proj", f"{attention}.v_proj"),
             bias=config.qkv_bias,
+            shared_axis=0,
         )
         if config.qk_norm:
             yield _vector(f"{ours}.q_norm", head, f"{attention}.q_norm.weight")
@@ -82,6 +91,7 @@ def _llama(config: ModelConfig, names: Collection[str]) -> Iterator[WeightSpec]:
             config.heads * head,
             (f"{attention}.o_proj",),
             bias=config.output_bias,
+            shared_axis=1,
         )
         yield _vector(f"{ours}.mlp_norm", hidden, f"{theirs}.post_attention_layernorm.weight")
         yield from _pair(
@@ -90,6 +100,7 @@ def _llama(config: ModelConfig, names: Collection[str]) -> Iterator[WeightSpec]:
             hidden,
             (f"{mlp}.gate_proj", f"{mlp}.up_proj"),
             bias=config.mlp_bias,
+            shared_axis=0,
         )
         yield from _pair(
             f"{ours}.down",
@@ -97,6 +108,7 @@ def _llama(config: ModelConfig, names: Collection[str]) -> Iterator[WeightSpec]:
             config.intermediate,
             (f"{mlp}.down_proj",),
             bias=config.mlp_bias,
+            shared_axis=1,
         )
     yield _vector("norm", hidden, "model.norm.weight")
     if not config.tied_embeddings and "lm_head.weight" in names:

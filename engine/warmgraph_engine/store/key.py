@@ -11,6 +11,7 @@ from warmgraph_api.cachekey import CacheKey
 from warmgraph_engine.backends.settings import BackendSettings, kv_layout
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.models.shard import shard
 from warmgraph_engine.store import layout
 
 _SOURCES = (
@@ -46,11 +47,11 @@ def cache_key(
         quantization=config.quantization,
         attention_backend=config.attention_backend,
         tensor_parallel_size=config.tensor_parallel_size,
-        tensor_parallel_rank=0,
+        tensor_parallel_rank=settings.rank,
         max_model_length=settings.max_model_length,
         max_batch_size=settings.max_batch_size,
         max_batch_tokens=settings.max_batch_tokens,
-        kv_layout=kv_layout(checkpoint.config, settings),
+        kv_layout=kv_layout(shard(checkpoint.config, settings.ranks), settings),
         speculative_tokens=config.speculative_tokens,
         **device_facts,
     )

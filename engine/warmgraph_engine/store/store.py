@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from warmgraph_api.cachekey import CacheKey
 from warmgraph_api.report import CacheResult
@@ -34,6 +35,21 @@ class Lookup:
     message: str = ""
 
 
+def local_user(key: CacheKey) -> User:
+    """For whom an engine without a name keeps its entries."""
+    return User("local", key.digest()[:12])
+
+
+class GraphCache(Protocol):
+    """A store, or those of several ranks."""
+
+    @property
+    def writable(self) -> bool: ...
+    def look_up(self) -> Lookup: ...
+    def publish(self, images: Sequence[GraphImage], news: Plan) -> str: ...
+    def close(self) -> None: ...
+
+
 class Store:
     """One cache folder and one key."""
 
@@ -49,7 +65,7 @@ class Store:
         """Without a `user`, whoever runs the engine by hand keeps its newest keys."""
         self._root = None if mode is CacheMode.DISABLED else root
         self._key, self._mode, self._retention = key, mode, retention
-        self._user = user or User("local", key.digest()[:12])
+        self._user = user or local_user(key)
         self._in_use: int | None = None
         self._inherited = Plan()
 

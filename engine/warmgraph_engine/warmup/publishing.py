@@ -15,7 +15,7 @@ from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.shapes import BucketId
 from warmgraph_engine.store.layout import Plan, PlannedBucket
-from warmgraph_engine.store.store import Lookup, Store
+from warmgraph_engine.store.store import GraphCache, Lookup
 from warmgraph_engine.warmup.proof import stored_form_problem
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Publishing:
 
     def __init__(
         self,
-        store: Store,
+        store: GraphCache,
         backend: Backend,
         graphs: GraphTable,
         counts: StepCounts,

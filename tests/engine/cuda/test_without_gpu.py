@@ -17,7 +17,7 @@ from warmgraph_engine.models.config import ModelError
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     from warmgraph_engine.backends.cuda import backend
 
-    def fail() -> None:
+    def fail(_ordinal: int) -> None:
         raise RuntimeError("no driver here")
 
     monkeypatch.setattr(backend, "Device", fail)

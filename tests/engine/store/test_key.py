@@ -58,6 +58,7 @@ INDIFFERENT: dict[str, Any] = {
     "served_model_name": "other",
     "host": "127.0.0.1",
     "port": 9,
+    "rank_timeout_seconds": 5.0,
     "execution": Execution.EAGER,
     "buckets": (BUCKET,),
     "warmup_policy": WarmupPolicy.MODEL_LOADED,
@@ -128,6 +129,16 @@ def test_a_setting_that_graphs_ignore_finds_the_same_entry(model: Path, setting:
 def test_a_draft_of_another_length_is_another_key(model: Path) -> None:
     keys = {key_of(model, speculative_tokens=k).digest() for k in (0, 1, 4)}
     assert len(keys) == 3
+
+
+def test_each_rank_has_a_key_of_its_own(model: Path) -> None:
+    config = EngineConfig(model=model, served_model_name="m", tensor_parallel_size=2)
+    checkpoint = Checkpoint(model)
+    first, second = (
+        cache_key(config, checkpoint, backend_settings(config, checkpoint, rank=rank), FACTS)
+        for rank in (0, 1)
+    )
+    assert first.differences(second) == {"tensor_parallel_rank": (0, 1)}
 
 
 # --- the model --------------------------------------------------------------------------------
@@ -273,6 +284,9 @@ class Gpu:
     name = "NVIDIA H200"
     capability = 90
     cuda_version = 13000
+
+    def __init__(self, ordinal: int) -> None:
+        assert ordinal == 0
 
 
 def test_the_facts_of_a_gpu_are_those_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.buffers import StaticBuffers
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.models.rope import rope_tables
+from warmgraph_engine.models.shard import shard
 from warmgraph_engine.models.steps import StepInputs, step_function
 from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.sampling.cpu import CpuSampler
@@ -35,12 +36,20 @@ class CpuBackend:
         *,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
-        config = checkpoint.config
+        config = shard(checkpoint.config, settings.ranks)
         specs = weight_specs(config, checkpoint.tensors.keys())
         self.limits = common.limits(config, settings)
         self.layout = common.plan_arena(config, settings, specs)
         self.arena = CpuArena(self.layout)
-        load_weights(self.arena, checkpoint, specs, quantizes=settings.quantizes, progress=progress)
+        load_weights(
+            self.arena,
+            checkpoint,
+            specs,
+            quantizes=settings.quantizes,
+            rank=settings.rank,
+            ranks=settings.ranks,
+            progress=progress,
+        )
         if config.rope is not None:
             tables = rope_tables(config.rope, config.head_dim, settings.max_model_length)
             for name, table in zip(("cos", "sin"), tables, strict=True):

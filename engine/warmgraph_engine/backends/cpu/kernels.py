@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.nn.functional import scaled_dot_product_attention
 
 # torch.library is not typed.
@@ -23,6 +24,7 @@ _library.define(
     " Tensor context_lengths, Tensor block_tables, Tensor counts, float scale, int window)"
     " -> Tensor"
 )
+_library.define("all_reduce(Tensor(a!) x) -> ()")
 
 
 def store_kv(
@@ -96,5 +98,17 @@ def _mask(count: int, context: int, window: int, group: int) -> torch.Tensor | N
     return allowed.repeat(group, 1)
 
 
+def all_reduce(x: torch.Tensor) -> None:
+    """Replace x by the sum of all ranks' x, summed in float32; every rank gets the same bits.
+
+    Raises RuntimeError if a rank is gone, or silent for longer than ranks.py allows.
+    """
+    total = x.float()  # itself, if it is float32 already
+    distributed.all_reduce(total)
+    if total is not x:
+        x.copy_(total)
+
+
+_library.impl("all_reduce", all_reduce, "CPU")
 _library.impl("store_kv", store_kv, "CPU")
 _library.impl("paged_attention", paged_attention, "CPU")

@@ -26,9 +26,12 @@ def load_weights(
     specs: Sequence[WeightSpec],
     *,
     quantizes: Callable[[WeightSpec], bool],
+    rank: int = 0,
+    ranks: int = 1,
     progress: Callable[[], None],
 ) -> None:
-    """Fill the regions `weights.NAME`, those that `quantizes` says with numbers that fp8 can hold.
+    """Fill the regions `weights.NAME` with the rank's part of the model; those that `quantizes`
+    says, with numbers that fp8 can hold.
 
     `progress` is called after each. Raises ModelError.
     """
@@ -36,7 +39,7 @@ def load_weights(
         target = arena.tensor(f"weights.{spec.name}")
         row = 0
         for part in spec.parts:
-            stored = _tensor(checkpoint.tensor(part))
+            stored = _tensor(checkpoint.tensor(part).share(spec.shared_axis, rank, ranks))
             source = stored.t() if spec.transposed else stored
             rows = target[row : row + len(source)]
             if rows.shape != source.shape:
@@ -59,4 +62,5 @@ def _tensor(stored: StoredTensor) -> torch.Tensor:
     dtype = _STORED_DTYPES.get(stored.dtype)
     if dtype is None:
         raise ModelError(f"tensor {stored.name} has type {stored.dtype}, which is not a weight's")
-    return torch.frombuffer(stored.data, dtype=dtype).view(stored.shape)
+    whole = torch.frombuffer(stored.data, dtype=dtype).view(stored.shape)
+    return whole if stored.columns is None else whole[:, stored.columns]

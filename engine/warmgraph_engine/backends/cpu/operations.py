@@ -19,6 +19,8 @@ from torch.nn import functional
 
 from warmgraph_engine.backends.cpu import kernels
 
+ALL_REDUCE = "warmgraph.all_reduce.default"
+
 VIEWS: dict[str, Callable[..., Any]] = {
     "aten.chunk.default": torch.chunk,
     "aten.flatten.using_ints": torch.flatten,
@@ -52,6 +54,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = VIEWS | {
     "aten.rms_norm.default": torch.rms_norm,
     "aten.roll.default": torch.roll,
     "aten.silu.default": functional.silu,
+    ALL_REDUCE: kernels.all_reduce,
     "warmgraph.paged_attention.default": kernels.paged_attention,
     "warmgraph.store_kv.default": kernels.store_kv,
 }

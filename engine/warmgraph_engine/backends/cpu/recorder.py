@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from warmgraph_engine.backends.base import CaptureError, GraphImage, first_line
 from warmgraph_engine.backends.cpu import document
 from warmgraph_engine.backends.cpu.memory import CpuArena
-from warmgraph_engine.backends.cpu.operations import OPERATIONS, name_of
+from warmgraph_engine.backends.cpu.operations import ALL_REDUCE, OPERATIONS, name_of
 from warmgraph_engine.models.steps import StepFunction, StepInputs
 from warmgraph_engine.shapes import StepShape
 
@@ -88,7 +88,9 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise CaptureError(f"{name} cannot be part of a graph")
         written = [self._argument(name, value) for value in args]
         named = {key: self._argument(name, value) for key, value in kwargs.items()}
-        result = func(*args, **kwargs)
+        # Nobody's sum is asked for while a step is recorded: a rank whose recording fails leaves
+        # the others free, and what is computed from here on belongs to the dummy block.
+        result = None if name == ALL_REDUCE else func(*args, **kwargs)
         outputs = result if isinstance(result, (list, tuple)) else (result,)
         out = [self._value(tensor) for tensor in outputs if isinstance(tensor, torch.Tensor)]
         fresh = [value for value in out if value is not None]

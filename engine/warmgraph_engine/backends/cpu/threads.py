@@ -23,12 +23,12 @@ def available_cpus(cpu_max: str) -> int:
     return cpus
 
 
-def use_available_cpus() -> None:
-    """Set torch's threads, unless OMP_NUM_THREADS has decided."""
+def use_available_cpus(*, shared_by: int = 1) -> None:
+    """Set torch's threads, unless OMP_NUM_THREADS has decided. So many processes share the CPUs."""
     if "OMP_NUM_THREADS" in os.environ:
         return
     try:
         cpu_max = _CPU_MAX.read_text(encoding="ascii")
     except OSError:
         cpu_max = ""
-    torch.set_num_threads(available_cpus(cpu_max))
+    torch.set_num_threads(max(1, available_cpus(cpu_max) // shared_by))

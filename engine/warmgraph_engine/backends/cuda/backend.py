@@ -12,28 +12,32 @@ from numpy.typing import NDArray
 from warmgraph_engine.backends import settings as common
 from warmgraph_engine.backends.base import Player
 from warmgraph_engine.backends.cuda.compiler import Compiler
-from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import (
     HOST_SETS,
     geometry,
     plan_device,
     plan_host,
+    plan_peers,
     plan_results,
 )
 from warmgraph_engine.backends.cuda.loader import WeightLoading, plan
 from warmgraph_engine.backends.cuda.logits import DeviceLogits, LogitRows
 from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostRegions
+from warmgraph_engine.backends.cuda.peers import Attendance, PeerMemory
 from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
 from warmgraph_engine.backends.cuda.turns import Turns
+from warmgraph_engine.backends.peers import Peers
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.models.config import ModelConfig, ModelError
 from warmgraph_engine.models.rope import rope_tables
+from warmgraph_engine.models.shard import shard
 from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.sampling.device import DeviceSampler
 from warmgraph_engine.shapes import StepShape
@@ -58,20 +62,34 @@ class CudaBackend:
         settings: BackendSettings,
         *,
         progress: Callable[[], None] = lambda: None,
+        peers: Peers | None = None,
     ) -> None:
-        config = checkpoint.config
+        """Of several ranks each needs its `peers`, and all are made at the same time."""
+        config = shard(checkpoint.config, settings.ranks)
         _check_model(config)
         specs = weight_specs(config, checkpoint.tensors.keys())
         self.limits = common.limits(config, settings)
         self.layout = plan_device(config, settings, specs)
-        self._device = device = _open_device()
+        self._device = device = _open_device(settings.rank)
         arena = DeviceArena(device, self.layout)
         results = HostRegions(device, plan_results(settings))
         hosts = [HostRegions(device, plan_host(config, settings)) for _ in range(HOST_SETS)]
-        sets = [Addresses(arena, results, host) for host in hosts]
+        shared = [] if peers is None else [_share_memory(device, config, settings, peers)]
+        sets = [Addresses(arena, results, host, *shared) for host in hosts]
         self._addresses = addresses = sets[0]
         device.synchronize()  # the arena is zeroed before anything is loaded into it
-        pieces = plan(checkpoint, specs, addresses, settings.dtype)
+        for memory in shared:
+            places = memory.addresses("peers.inbox", "peers.flags")
+            check(cuda.cuMemcpyHtoD(addresses["work.places"], places.ctypes.data, places.nbytes))
+        attendance = Attendance(results.array("results.lost") if shared else None)
+        pieces = plan(
+            checkpoint,
+            specs,
+            addresses,
+            settings.dtype,
+            rank=settings.rank,
+            ranks=settings.ranks,
+        )
         self._weights = WeightLoading(device, pieces, progress=progress)
         if config.rope is not None:
             half = config.head_dim // 2
@@ -81,7 +99,7 @@ class CudaBackend:
                 numbers = np.ascontiguousarray(table[:, half:], dtype=np.float32)
                 address = addresses[f"weights.rope.{name}"]
                 check(cuda.cuMemcpyHtoD(address, numbers.ctypes.data, numbers.nbytes))
-        self._turns = Turns(device, results.array("results.drawn"))
+        self._turns = Turns(device, results.array("results.drawn"), attendance)
         arrays = [
             {region.name.partition(".")[2]: host.array(region.name) for region in host.layout}
             for host in hosts
@@ -97,7 +115,10 @@ class CudaBackend:
         self.recorder = CudaRecorder(compiler, addresses.regions, program, usual_shapes(settings))
         self._logits_address = addresses["buffers.logits"]
         self._logit_rows = LogitRows(
-            device, self._logits_address, (settings.max_batch_size, config.vocabulary)
+            device,
+            self._logits_address,
+            (settings.max_batch_size, config.vocabulary),
+            attendance,
         )
         self._eager: dict[StepShape, CudaLaunches] = {}
 
@@ -152,11 +173,23 @@ def _check_model(config: ModelConfig) -> None:
         )
 
 
-def _open_device() -> Device:
+def _share_memory(
+    device: Device, config: ModelConfig, settings: BackendSettings, peers: Peers
+) -> PeerMemory:
     try:
-        device = Device()
+        return PeerMemory(device, plan_peers(config, settings), peers, settings.rank)
+    except CudaError as error:
+        raise ModelError(
+            f"--tensor-parallel-size {settings.ranks}: the GPUs cannot share memory: {error}"
+        ) from error
+
+
+def _open_device(ordinal: int) -> Device:
+    try:
+        device = Device(ordinal)
     except RuntimeError as error:  # CudaError, or that of the bindings, which found no driver
-        raise ModelError(f"--device cuda: no usable GPU: {error}") from error
+        number = f" for rank {ordinal}" if ordinal else ""
+        raise ModelError(f"--device cuda: no usable GPU{number}: {error}") from error
     if device.capability < OLDEST_CAPABILITY:
         raise ModelError(
             f"--device cuda: {device.name} has compute capability {device.capability / 10};"

@@ -23,11 +23,12 @@ def check(result: tuple[Any, ...]) -> Any:
 
 
 class Device:
-    """The first GPU that this process may see, with its primary context."""
+    """One of the GPUs that this process may see, with its primary context."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int = 0) -> None:
+        self.ordinal = ordinal
         check(cuda.cuInit(0))
-        self._device = check(cuda.cuDeviceGet(0))
+        self._device = check(cuda.cuDeviceGet(ordinal))
         self._context = check(cuda.cuDevicePrimaryCtxRetain(self._device))
         self.use()
         self.name = check(cuda.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()

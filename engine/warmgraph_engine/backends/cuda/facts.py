@@ -9,8 +9,8 @@ from pathlib import Path
 from warmgraph_engine.backends.cuda.driver import Device
 
 
-def device_facts() -> dict[str, str]:
-    device = Device()
+def device_facts(ordinal: int = 0) -> dict[str, str]:
+    device = Device(ordinal)
     return {
         "device_name": device.name,
         "device_architecture": f"sm_{device.capability}",

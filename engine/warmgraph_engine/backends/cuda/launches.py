@@ -9,6 +9,7 @@ from warmgraph_engine.arena import ITEM_BYTES
 from warmgraph_engine.backends.cuda import tiling
 from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
 from warmgraph_engine.backends.cuda.layout import Geometry
+from warmgraph_engine.backends.cuda.reduction import of_all_ranks
 from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import Family, ModelConfig
 from warmgraph_engine.shapes import StepShape
@@ -119,9 +120,10 @@ class Launches:
         config = self._config
         bias = config.output_bias if projection.endswith("output") else config.mlp_bias
         weight = self._norm_weights(norm)
-        return Launch(
+        rows = self._shape.logit_rows if gather else self._shape.tokens
+        launch = Launch(
             kernel="norm.add_norm",
-            grid=(self._shape.logit_rows if gather else self._shape.tokens, 1, 1),
+            grid=(rows, 1, 1),
             arguments={
                 "partial_ptr": Pointer("work.partial"),
                 "projection_bias_ptr": (
@@ -142,6 +144,7 @@ class Launches:
             },
             warps=self._norm_warps(),
         )
+        return of_all_ranks(launch, rows, config.ranks, self._geometry)
 
     def _norm_weights(self, name: str) -> dict[str, Argument]:
         if not self._layer_norm:

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from warmgraph_api.resource import Quantization
 from warmgraph_engine.arena import ArenaLayout
 from warmgraph_engine.backends.cuda.tiling import UNMERGED_ROWS, splits
-from warmgraph_engine.backends.settings import BackendSettings, buffer_sizes, kv_blocks
+from warmgraph_engine.backends.settings import (
+    BackendSettings,
+    buffer_sizes,
+    kv_blocks,
+    max_tokens,
+)
 from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelConfig
 from warmgraph_engine.models.weights import WeightSpec
@@ -19,6 +24,10 @@ sequence, twice of it would merge less on long ones."""
 
 HOST_SETS = 2
 """Sets of pinned buffers: one is written while the device has yet to read the other."""
+
+REDUCE_PROGRAMS = 128
+"""Of a sum over all ranks, at most: fewer than the GPU has multiprocessors (an H200 has 132), so
+that all of them are resident at once."""
 
 DRAW_FIELDS = 7
 """Of a draw, see kernels/draw.py."""
@@ -38,6 +47,9 @@ class Geometry:
     max_length: int
     split: int = SPLIT
     """Positions of a split of attention."""
+    max_tokens: int = 0
+    """Of a step: rows of an inbox. Of importance to several ranks only, as is the next."""
+    rank: int = 0
 
 
 def geometry(settings: BackendSettings) -> Geometry:
@@ -48,6 +60,8 @@ def geometry(settings: BackendSettings) -> Geometry:
         table_width=-(-settings.max_model_length // settings.block_size),
         max_sequences=settings.max_batch_size,
         max_length=settings.max_model_length,
+        max_tokens=max_tokens(settings),
+        rank=settings.rank,
     )
 
 
@@ -97,6 +111,17 @@ def plan_results(settings: BackendSettings) -> ArenaLayout:
     """Pinned memory that steps leave their tokens in, by slot: a row for each set of inputs."""
     layout = ArenaLayout()
     layout.add("results.drawn", "int32", (HOST_SETS, settings.max_batch_size))
+    if settings.ranks > 1:
+        layout.add("results.lost", "int32", (1,))
+    return layout
+
+
+def plan_peers(config: ModelConfig, settings: BackendSettings) -> ArenaLayout:
+    """Memory of one rank that all ranks write to, see kernels/reduce.py."""
+    layout = ArenaLayout()
+    inbox = (2, settings.ranks, max_tokens(settings), config.hidden)
+    layout.add("peers.inbox", "float32", inbox)
+    layout.add("peers.flags", "int32", (settings.ranks, REDUCE_PROGRAMS))
     return layout
 
 
@@ -133,3 +158,6 @@ def _add_work(
     layout.add("work.part_best", "float32", (parts,))
     layout.add("work.part_mass", "float32", (parts,))
     layout.add("work.arrived", "int32", (sequences, config.kv_heads))
+    if settings.ranks > 1:
+        layout.add("work.places", "int64", (2, settings.ranks))
+        layout.add("work.reductions", "int32", (3,))

@@ -62,6 +62,8 @@ class Converted:
         stored = self.stored
         values: NDArray[Any] = to_dtype(stored.data, STORED_DTYPES[stored.dtype], self.dtype)
         values = values.reshape(stored.shape)
+        if stored.columns is not None:
+            values = values[:, stored.columns]
         if self.transposed:
             values = values.T
         yield self.address, np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -71,30 +73,42 @@ Piece = Chunk | Converted | Quantized
 
 
 def plan(
-    checkpoint: Checkpoint, specs: Sequence[WeightSpec], addresses: Addresses, dtype: str
+    checkpoint: Checkpoint,
+    specs: Sequence[WeightSpec],
+    addresses: Addresses,
+    dtype: str,
+    *,
+    rank: int = 0,
+    ranks: int = 1,
 ) -> list[Piece]:
-    """What has to be copied where. Raises ModelError if the checkpoint does not fit the model."""
-    return [piece for spec in specs for piece in _plan_weight(checkpoint, spec, addresses, dtype)]
+    """What has to be copied where, for the rank's part of the model. Raises ModelError if the
+    checkpoint does not fit the model."""
+
+    def parts(spec: WeightSpec) -> list[StoredTensor]:
+        return [checkpoint.tensor(p).share(spec.shared_axis, rank, ranks) for p in spec.parts]
+
+    return [piece for spec in specs for piece in _plan_weight(spec, parts(spec), addresses, dtype)]
 
 
 def _plan_weight(
-    checkpoint: Checkpoint, spec: WeightSpec, addresses: Addresses, dtype: str
+    spec: WeightSpec, parts: Sequence[StoredTensor], addresses: Addresses, dtype: str
 ) -> Iterator[Piece]:
     region = addresses.regions[f"weights.{spec.name}"]
     address = addresses[region.name]
     rows = 0
-    for part in spec.parts:
-        stored = checkpoint.tensor(part)
+    for stored in parts:
+        part = stored.name
         if stored.dtype not in STORED_DTYPES:
             raise ModelError(f"tensor {part} has type {stored.dtype}, which is not a weight's")
-        shape = stored.shape[::-1] if spec.transposed else stored.shape
+        shape = stored.share_shape[::-1] if spec.transposed else stored.share_shape
         if len(shape) != len(spec.shape) or shape[1:] != spec.shape[1:]:
             raise ModelError(f"tensor {part} is {stored.shape}, which does not fit config.json")
         offset, size = region.part(rows, shape[0])
         rows += shape[0]
+        whole = stored.columns is None and not spec.transposed
         if region.dtype == fp8.DTYPE:
             yield from quantized_pieces(stored, spec, addresses, first_row=rows - shape[0])
-        elif STORED_DTYPES[stored.dtype] == dtype and not spec.transposed:
+        elif STORED_DTYPES[stored.dtype] == dtype and whole:
             for done in range(0, size, CHUNK_BYTES):
                 yield Chunk(
                     path=stored.path,

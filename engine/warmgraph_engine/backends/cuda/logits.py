@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import PinnedMemory
+from warmgraph_engine.backends.cuda.peers import Attendance
 from warmgraph_engine.backends.cuda.turns import Drawn
 from warmgraph_engine.step import StepError
 
@@ -18,9 +19,11 @@ from warmgraph_engine.step import StepError
 class LogitRows:
     """Copies rows of the logits, float32 of shape (rows, vocabulary), to the host."""
 
-    def __init__(self, device: Device, address: int, shape: tuple[int, int]) -> None:
+    def __init__(
+        self, device: Device, address: int, shape: tuple[int, int], attendance: Attendance
+    ) -> None:
         """`shape` is that of the pinned memory they come through: rows at once, vocabulary."""
-        self._device, self._address = device, address
+        self._device, self._address, self._attendance = device, address, attendance
         self._bytes = 4 * shape[1]
         self._memory = PinnedMemory(device, shape[0] * self._bytes)
         self._pinned: NDArray[Any] = self._memory.array(shape, "float32")
@@ -49,6 +52,7 @@ class LogitRows:
                 )
             )
         self._device.synchronize()
+        self._attendance.check()
         return self._pinned[: len(rows)]
 
 

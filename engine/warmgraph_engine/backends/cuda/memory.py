@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from cuda.bindings import driver as cuda
@@ -69,10 +69,19 @@ class HostRegions:
         return self._memory.array(region.shape, region.dtype, region.offset)
 
 
-class Addresses:
-    """Regions by name: of the arena, of the results, and of one set of host buffers."""
+class Mapped(Protocol):
+    """Memory for a layout."""
 
-    def __init__(self, *parts: DeviceArena | HostRegions) -> None:
+    @property
+    def layout(self) -> ArenaLayout: ...
+    def address(self, name: str) -> int: ...
+
+
+class Addresses:
+    """Regions by name: of the arena, of the results, of one set of host buffers, and of the memory
+    that several ranks share."""
+
+    def __init__(self, *parts: Mapped) -> None:
         self.regions = {region.name: region for part in parts for region in part.layout}
         self.by_name = {
             region.name: part.address(region.name) for part in parts for region in part.layout

@@ -15,6 +15,7 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.peers import Attendance
 from warmgraph_engine.step import StepTimes
 
 
@@ -30,10 +31,17 @@ class _Events:
 class Drawn:
     """The tokens that one step draws, by slot; -1 where the logits hold NaN or infinity."""
 
-    def __init__(self, before: _Events | None, events: _Events, tokens: NDArray[Any]) -> None:
+    def __init__(
+        self,
+        before: _Events | None,
+        events: _Events,
+        tokens: NDArray[Any],
+        attendance: Attendance,
+    ) -> None:
         """`before` are the events of the step before this one; `tokens` is where the step leaves
         them before its end."""
         self._before, self._events, self._tokens = before, events, tokens
+        self._attendance = attendance
         self._read: tuple[list[int], StepTimes] | None = None
 
     def read(self) -> Sequence[int]:
@@ -48,6 +56,7 @@ class Drawn:
         if self._read is None:
             begin, end = self._events.begin, self._events.end
             check(cuda.cuEventSynchronize(end))
+            self._attendance.check()
             before = self._before
             times = StepTimes(
                 idle_seconds=0.0 if before is None else _seconds(before.end, begin),
@@ -64,9 +73,12 @@ def _seconds(begin: Any, end: Any) -> float:
 class Turns:
     """Used by one thread at a time, as the backend is."""
 
-    def __init__(self, device: Device, drawn: NDArray[Any]) -> None:
+    def __init__(
+        self, device: Device, drawn: NDArray[Any], attendance: Attendance | None = None
+    ) -> None:
         """`drawn` is (sets, slots)."""
         self._device, self._results = device, drawn
+        self._attendance = attendance or Attendance()
         # One more than sets: a step is read when the one after it has been handed over, and it
         # is then that the end of the one before it is asked for.
         self._events = [_Events() for _ in range(len(drawn) + 1)]
@@ -101,6 +113,7 @@ class Turns:
         events = self._events[number % count]
         check(cuda.cuEventRecord(events.end, self._device.stream))
         before = self._events[(number - 1) % count] if number else None
-        self._steps[self.current] = Drawn(before, events, self._results[self.current])
+        tokens = self._results[self.current]
+        self._steps[self.current] = Drawn(before, events, tokens, self._attendance)
         self._begun += 1
         self.current = (self.current + 1) % len(self._results)

@@ -7,7 +7,7 @@ from warmgraph_engine.backends.cuda.kernels.common import wait_for_previous
 
 
 @triton.jit
-def _normalize(h, weight_ptr, bias_ptr, cols, live, eps, H: tl.constexpr, LAYER: tl.constexpr):
+def normalize(h, weight_ptr, bias_ptr, cols, live, eps, H: tl.constexpr, LAYER: tl.constexpr):
     """RMS norm, or layer norm with its bias, of one row in float32."""
     if LAYER:
         h = tl.where(live, h - tl.sum(h, 0) / H, 0.0)
@@ -50,7 +50,7 @@ def embed_norm(
         h += tl.load(position_embedding_ptr + position * H + cols, mask=live, other=0.0)
         h = h.to(residual_ptr.dtype.element_ty).to(tl.float32)
     tl.store(residual_ptr + row * H + cols, h.to(residual_ptr.dtype.element_ty), mask=live)
-    h = _normalize(h, weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
+    h = normalize(h, weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
     tl.store(out_ptr + row * H + cols, h.to(out_ptr.dtype.element_ty), mask=live)
 
 
@@ -94,5 +94,5 @@ def add_norm(
     h = h.to(residual_ptr.dtype.element_ty)
     if not GATHER:
         tl.store(residual_ptr + row * H + cols, h, mask=live)
-    h = _normalize(h.to(tl.float32), weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
+    h = normalize(h.to(tl.float32), weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
     tl.store(out_ptr + program * H + cols, h.to(out_ptr.dtype.element_ty), mask=live)

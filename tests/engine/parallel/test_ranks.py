@@ -1,0 +1,147 @@
+"""Two ranks on a CPU, rank 0 in this process: what they compute, agree on, and say of a loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.checkpoints import decode, prefill, write_servable_checkpoint
+from tests.engine.harness import running_engine, sequence
+from tests.engine.store.engines import BUCKETS, Engine
+from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, StepKind
+from warmgraph_api.resource import Execution
+from warmgraph_engine.parallel import processes
+from warmgraph_engine.parallel.ranks import RankError
+from warmgraph_engine.step import PathReason, StepError
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_servable_checkpoint(tmp_path_factory.mktemp("served") / "model")
+
+
+@contextmanager
+def engine(model: Path, cache: Path | None = None, **settings: Any) -> Iterator[Engine]:
+    started = Engine(model, cache, tensor_parallel_size=2, **settings)
+    try:
+        yield started
+    finally:
+        started._started.close()
+
+
+def served(engine: Engine, drafts: int = 0) -> list[list[int]]:
+    """Tokens of requests that come and go, through the engine's loop; the last one has company at
+    first, and is then alone."""
+    prompts = [[5, 9, 5], [1] * 20, list(range(30)), list(b"ababababab")]
+    sequences = [sequence(prompt, max_tokens=5) for prompt in prompts[:-1]]
+    sequences.append(sequence(prompts[-1], max_tokens=40))
+    executor, sampler = engine.executor, engine._started.sampler
+    with running_engine(executor=executor, sampler=sampler, speculative_tokens=drafts) as requests:
+        return [result.ids for result in requests.generate(*sequences)]
+
+
+def replays(engine: Engine, kind: StepKind) -> float:
+    """Of the bucket of one sequence."""
+    name = f'warmgraph_graph_replays_total{{bucket="1",kind="{kind}"}}'
+    values = dict(line.rsplit(" ", 1) for line in engine.metrics().splitlines())
+    return float(values[name])
+
+
+def test_two_ranks_give_the_tokens_of_one_captured_eagerly_and_with_drafts(model: Path) -> None:
+    expected = served(Engine(model, None))
+    with engine(model) as captured:
+        assert served(captured) == expected
+        assert replays(captured, StepKind.DECODE) > 20
+        captured.executor.set_execution(Execution.EAGER)
+        assert served(captured) == expected
+    verify = Bucket(kind=StepKind.VERIFY, size=1, mode=BucketMode.EAGER)
+    with engine(model, speculative_tokens=3, buckets=(*BUCKETS, verify)) as drafting:
+        assert served(drafting, drafts=3) == expected
+        assert replays(drafting, StepKind.VERIFY) > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "was ended by signal 9 (SIGKILL)"),
+        (signal.SIGSTOP, "has made no progress for 2 s; it was to run step "),
+    ],
+)
+def test_a_lost_rank_is_named_with_what_it_was_to_do(
+    model: Path, number: signal.Signals, how: str
+) -> None:
+    faults: list[str] = []
+    told = threading.Event()
+    with engine(model, rank_timeout_seconds=2) as two:
+        two._started.watch(lambda message: (faults.append(message), told.set()))
+        ranks = two._started.ranks
+        assert ranks is not None
+        (child,) = ranks._children
+        os.kill(child.process.pid, number)
+        with pytest.raises(StepError, match="rank 1 "):
+            two.executor.execute(decode((6, 0, [1])))
+        assert told.wait(60)
+        assert faults[0].startswith(f"rank 1 {how}")
+        assert child.process.wait(60)
+        with pytest.raises(StepError, match="rank 1 "):
+            two.executor.execute(decode((6, 0, [1])))
+
+
+@pytest.mark.parametrize("failure", ["capture decode 2", "load decode 2"])
+def test_a_bucket_that_one_rank_cannot_have_is_in_fallback_on_all(
+    model: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    step = decode((6, 5, [1, 2]), (7, 0, [3]))
+    monkeypatch.setenv("FAILS", failure)
+    monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
+    with engine(model) as two:
+        bucket = two.reporter._buckets[(StepKind.DECODE, 2)]
+        assert bucket.state is BucketState.FALLBACK
+        assert "rank 1: " in bucket.reason
+        two.executor.execute(prefill([1, 2, 3, 4, 5], [1, 2]))
+        result = two.executor.execute(step)
+        assert (result.bucket, result.reason) == (4, PathReason.LARGER_BUCKET)
+        logits = np.array(result.logits)
+    one = Engine(model, None)
+    one.executor.execute(prefill([1, 2, 3, 4, 5], [1, 2]))
+    assert np.allclose(logits, one.executor.execute(step).logits, atol=1e-4)
+
+
+def test_graphs_that_one_rank_has_lost_are_captured_by_all(model: Path, tmp_path: Path) -> None:
+    with engine(model, tmp_path) as first:
+        first.publish()
+    entries = {}
+    for entry in tmp_path.glob("*/key.json"):
+        entries[json.loads(entry.read_text())["tensor_parallel_rank"]] = entry.parent
+    assert entries.keys() == {0, 1}
+    with engine(model, tmp_path) as second:
+        assert {state for state, _, _ in second.order} == {BucketState.RESTORED}
+    shutil.rmtree(entries[1])
+    with engine(model, tmp_path) as third:
+        cache = third.reporter.cache
+        assert cache.result is CacheResult.MISS
+        assert cache.message.startswith("rank 1 has no stored graphs")
+        assert {state for state, _, _ in third.order} == {BucketState.CAPTURED}
+        third.publish()
+    with engine(model, tmp_path) as fourth:
+        assert fourth.reporter.cache.result is CacheResult.HIT
+
+
+def test_a_rank_that_does_not_answer_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAILS", "answer")
+    monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
+    with pytest.raises(RankError) as raised, engine(model, rank_timeout_seconds=2):
+        pass
+    assert str(raised.value) == ("rank 1 has not answered within 2 s; it was to capture prefill 16")

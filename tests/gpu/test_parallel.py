@@ -1,0 +1,110 @@
+"""Two ranks on two GPUs: the sum over them, the engine's answers, its second start, a lost rank."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cuda.bindings import driver as cuda
+
+from tests.engine.parallel.test_process import TWO, children, other_rank, runs
+from tests.engine.process.test_process import PATIENCE_SECONDS, Engine
+from tests.gpu.reductions import check_reductions
+from tests.gpu.test_process import libraries, model  # noqa: F401 (a fixture)
+
+
+def gpus() -> int:
+    """That this process may see; 0 without a driver."""
+    try:
+        status, *_ = cuda.cuInit(0)
+        if status != cuda.CUresult.CUDA_SUCCESS:
+            return 0
+        return int(cuda.cuDeviceGetCount()[1])
+    except RuntimeError:  # the bindings found no driver
+        return 0
+
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(gpus() < 2, reason="needs two GPUs"),
+]
+
+
+@pytest.fixture
+def start(tmp_path: Path, model: Path) -> Iterator[Callable[..., Engine]]:  # noqa: F811
+    engines: list[Engine] = []
+
+    def start(*arguments: str) -> Engine:
+        flags = [f"--model={model}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
+        flags.append("--prefill-buckets=16,32")
+        engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        for process in children(engine):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if engine.process.poll() is None:
+            engine.process.kill()
+            engine.process.wait()
+
+
+@pytest.mark.parametrize("hidden", [576, 4096])
+def test_a_thousand_sums_are_right_and_the_same_bits_on_both(tmp_path: Path, hidden: int) -> None:
+    check_reductions(tmp_path, hidden=hidden, rounds=1000)
+
+
+def test_two_ranks_answer_as_one_captured_restored_and_eagerly(
+    start: Callable[..., Engine], tmp_path: Path
+) -> None:
+    one = start()
+    one.serve()
+    expected = one.complete("hello there", 40)
+    assert one.stop() == 0
+
+    cache = f"--cache-directory={tmp_path / 'cache'}"
+    first = start(TWO, cache)
+    first.serve()
+    assert first.complete("hello there", 40) == expected
+    assert "libtorch" not in libraries(first)
+    first.wait_for(lambda: "stored 4 graphs" in first.log)
+    assert first.stop() == 0
+
+    second = start(TWO, cache)
+    second.serve()
+    worker = other_rank(second)
+    assert "graph cache: Hit" in second.log
+    assert "known answers: 4 by stored answer, 0 in full" in second.log
+    assert second.complete("hello there", 40) == expected
+    for mapped in (libraries(second), Path(f"/proc/{worker}/maps").read_text()):
+        assert "libtorch" not in mapped
+        assert "libtriton" not in mapped
+    assert second.stop() == 0
+    assert not runs(worker)
+
+    eager = start(TWO, "--execution=Eager")
+    eager.serve()
+    assert eager.complete("hello there", 40) == expected
+    assert eager.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_rank_is_named_and_the_engine_ends(
+    start: Callable[..., Engine], number: signal.Signals
+) -> None:
+    engine = start(TWO, "--rank-timeout-seconds=5")
+    engine.serve()
+    worker = other_rank(engine)
+    os.kill(worker, number)
+    if number is signal.SIGSTOP:  # nobody misses it before there is something to do
+        with contextlib.suppress(OSError):
+            engine.complete("hello there", 40)
+    assert engine.process.wait(PATIENCE_SECONDS) == 1
+    assert not runs(worker)
+    assert "EngineFault: rank 1 " in engine.log
