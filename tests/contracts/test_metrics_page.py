@@ -17,6 +17,8 @@ from warmgraph_activator import metrics as activator
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.metrics import EngineMetrics
+from warmgraph_engine.parallel.metrics import RankMetrics
+from warmgraph_engine.parallel.progress import Progress
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.warmup.cache_metrics import CacheMetrics
 from warmgraph_operator import metrics as operator
@@ -46,6 +48,8 @@ def of_the_engine() -> Iterator[Metric]:
     publishing = cast(Any, SimpleNamespace(stored=0, failed=0))
     reporter = Reporter(model="", revision="", buckets=(), started_at=0.0)
     yield from CacheMetrics(KEY, publishing, reporter).collect()
+    ranks = cast(Any, SimpleNamespace(size=1, progress=Progress.create(1), lost=""))
+    yield from RankMetrics(ranks).collect()
 
 
 def of_the_operator() -> Iterable[Metric]:
