@@ -18,6 +18,8 @@ from warmgraph_api.resource import Execution
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.metrics import EngineMetrics
+from warmgraph_engine.parallel.metrics import RankMetrics
+from warmgraph_engine.parallel.progress import Progress
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.switch import ExecutionSwitch
 from warmgraph_engine.warmup.cache_metrics import CacheMetrics
@@ -49,6 +51,8 @@ def of_the_engine() -> Iterator[Metric]:
     publishing = cast(Any, SimpleNamespace(stored=0, failed=0))
     reporter = Reporter(model="", revision="", buckets=(), started_at=0.0)
     yield from CacheMetrics(KEY, publishing, reporter).collect()
+    ranks = cast(Any, SimpleNamespace(size=1, progress=Progress.create(1), lost=""))
+    yield from RankMetrics(ranks).collect()
 
 
 def of_the_operator() -> Iterable[Metric]:

@@ -212,6 +212,7 @@ def test_a_kernel_of_the_other_device_is_not_part_of_ours(package: Path) -> None
 
 HOLDS_NO_GRAPH = {
     "warmgraph_engine.answer",  # what a graph answered, not what it is
+    "warmgraph_engine.backends.peers",  # how ranks find each other
     "warmgraph_engine.checkpoint",  # reads weights, of which the key has a digest
     "warmgraph_engine.sampling",  # what steps are asked to draw, not how (kernels/draw.py)
     "warmgraph_engine.step",  # types; buffers.py says what they mean to a graph
