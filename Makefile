@@ -87,7 +87,7 @@ endif
 cluster-down: setup ## Stop the local Kubernetes and remove its data; built programs stay cached
 	@$(PY) -m devcluster down
 
-demo-down: setup ## Remove what the demo made, the local cluster included
+demo-down: setup ## Remove the local cluster; with KUBECONFIG, what the demo made on that one
 	@$(PY) -m demo down
 
 bench: setup ## Decoding on the CPU, against transformers and with drafts; writes docs/benchmarks

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from demo.console import fail, say
 from demo.kube import ROOT, Cluster
@@ -16,6 +17,14 @@ IMAGE_VARIABLES = ("CONTROL_PLANE_IMAGE", "ENGINE_IMAGE", "DEMO_MODEL_IMAGE")
 def prepare() -> Cluster:
     """A cluster that runs, with the images it needs."""
     return _given() if has_own_cluster() else _local()
+
+
+def expand_home() -> None:
+    """dash leaves the ~ of `make demo KUBECONFIG=~/.kube/config` as it is, and so does kubectl."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        files = (str(Path(file).expanduser()) for file in given.split(os.pathsep) if file)
+        os.environ["KUBECONFIG"] = os.pathsep.join(files)
 
 
 def has_own_cluster() -> bool:

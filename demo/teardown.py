@@ -17,6 +17,7 @@ def down() -> None:
         _remove_from_given_cluster()
         return
     with step("Stop the local cluster and remove its data (built programs and images stay cached)"):
+        say("what a demo left on a cluster of yours goes with `make demo-down KUBECONFIG=…`")
         subprocess.run([sys.executable, "-m", "devcluster", "down"], cwd=ROOT, check=True)
 
 

@@ -12,6 +12,7 @@ from demo.console import fail, say, step, table
 from demo.environment import prepare
 from demo.install import NAMESPACE
 from demo.kube import ROOT, Cluster, wait_until
+from demo.next_steps import next_steps
 from demo.warmup import follow
 
 NAME = "smollm2"
@@ -47,10 +48,7 @@ def run() -> None:
         _roll(cluster)
     with step("The last cold start, by stage"):
         _cold_start(cluster)
-    print(f"\nThe demo took {time.monotonic() - began:.0f} s. `make demo-down` removes it.")
-    for name, value in cluster.environment.items():
-        if name == "KUBECONFIG":
-            print(f"Look around: export KUBECONFIG={value}; kubectl get infd -n {NAMESPACE}")
+    print(f"\nThe demo took {time.monotonic() - began:.0f} s. {next_steps(NAME)}")
 
 
 def _resource(cluster: Cluster) -> dict[str, Any]:

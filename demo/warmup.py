@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from demo.console import fail, say
@@ -27,18 +28,22 @@ def follow(
     while not done():
         if time.monotonic() - began > timeout_seconds:
             fail(f"not ready within {timeout_seconds:.0f} s. Look at: {hint}")
-        for pod in _pods(cluster, namespace, name):
-            for line in _news(pod, _state(cluster, namespace, pod)):
-                if line not in seen:
-                    seen.add(line)
-                    say(f"{time.monotonic() - began:6.1f} s  {line}")
+        # Old pods drain after new ones are ready: asked first and told last, they do so here too.
+        oldest_first = _pods(cluster, namespace, name)
+        news = [_news(pod, _state(cluster, namespace, pod)) for pod in oldest_first]
+        for line in chain.from_iterable(reversed(news)):
+            if line not in seen:
+                seen.add(line)
+                say(f"{time.monotonic() - began:6.1f} s  {line}")
         time.sleep(0.3)
 
 
 def _pods(cluster: Cluster, namespace: str, name: str) -> list[str]:
+    """Their names, the oldest first."""
     selector = f"{labels.DEPLOYMENT}={name}"
     found = cluster.get("pods", "-n", namespace, "-l", selector)
-    return [pod["metadata"]["name"] for pod in found.get("items", [])]
+    pods = [pod["metadata"] for pod in found.get("items", [])]
+    return [pod["name"] for pod in sorted(pods, key=lambda pod: pod["creationTimestamp"])]
 
 
 def _state(cluster: Cluster, namespace: str, pod: str) -> dict[str, Any]:

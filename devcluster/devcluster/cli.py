@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,14 +64,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
     try:
-        return run(arguments)
+        try:
+            return run(parser().parse_args(argv))
+        finally:
+            sys.stdout.flush()
     except DevclusterError as error:
         say(f"devcluster: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # `| head` has read enough. What is still buffered would fail once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -34,7 +35,9 @@ PATIENCE_SECONDS = 15.0
 """Attaching a volume or setting up a network often fails once and works a few seconds later."""
 
 LAST_WORDS = 300
-"""Characters of a crashed container's last output: the end of a traceback."""
+"""Characters of a crashed container's last line: what an exception says begins with its name."""
+
+_LOG_PREFIX = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.,]+\S* +(DEBUG|INFO|WARNING|ERROR|CRITICAL) +")
 
 _REPORTED = frozenset({Reason.WARMUP_STALLED, Reason.WARMUP_FAILED, Reason.ENGINE_FAULT})
 
@@ -118,12 +121,19 @@ def _crashed(entry: Object) -> Problem | None:
         return None
     if code == 0 and not looping:
         return None
-    words = " ".join((ended.get("message") or "").split())[-LAST_WORDS:]
+    words = _last_words(ended.get("message") or "")
     return Problem(
         Reason.ENGINE_CRASH_LOOPING,
         f"container {entry['name']} exited with code {code} ({restarts} restarts)"
         + (f": {words}" if words else "; see its log"),
     )
+
+
+def _last_words(output: str) -> str:
+    """The last line of a log, without its time and level: there a process says why it ends."""
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+    last = _LOG_PREFIX.sub("", lines[-1], count=1) if lines else ""
+    return last if len(last) <= LAST_WORDS else f"{last[: LAST_WORDS - 1]}…"
 
 
 def _reported(state: PodState | None) -> Problem | None:

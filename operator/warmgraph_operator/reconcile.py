@@ -149,7 +149,8 @@ class Reconciler:
         )
         decision = sampler.decide()
         if decision is not None and decision.replicas != infd.spec.replicas:
-            await write_scale(self._cluster, self._metrics, infd, decision)
+            if await write_scale(self._cluster, self._metrics, infd, decision):
+                self._autoscaling.wrote(infd.key, decision.replicas)
             return Outcome(seconds=0.0)  # another spec: everything else follows from that one
         after = status(infd, observed, decided)
         await write_status(self._cluster, self._metrics, infd, after)

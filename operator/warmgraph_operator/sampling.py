@@ -18,7 +18,7 @@ from warmgraph_operator.activators import Activators, View
 from warmgraph_operator.observed import Observed
 from warmgraph_operator.reports import PodReader
 from warmgraph_operator.resource import InferenceDeployment, Key
-from warmgraph_operator.scale.decide import Decision, Inputs, Memory, decide
+from warmgraph_operator.scale.decide import Decision, Inputs, Memory, decide, written
 from warmgraph_operator.scale.inputs import inputs, settled
 from warmgraph_operator.status.facts import Facts
 
@@ -41,6 +41,10 @@ class Autoscaling:
         decision = decide(self._clock(), infd.spec.scaling, sample, memory)
         self._memories[infd.key] = decision.memory
         return decision
+
+    def wrote(self, key: Key, replicas: int) -> None:
+        """A decision was written: the next sample's number is the operator's own."""
+        self._memories[key] = written(self._memories.get(key, Memory()), replicas)
 
     def forget(self, key: Key) -> None:
         self._memories.pop(key, None)

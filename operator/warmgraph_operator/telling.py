@@ -46,9 +46,9 @@ async def write_status(
 
 async def write_scale(
     cluster: Cluster, metrics: Metrics, infd: InferenceDeployment, decision: Decision
-) -> None:
-    """Write what the autoscaler decided, unless somebody changed the resource meanwhile: the next
-    pass then decides on what it finds."""
+) -> bool:
+    """Write what the autoscaler decided, and say whether it was written: not if somebody changed
+    the resource meanwhile. The next pass then decides on what it finds."""
     before, after = infd.spec.replicas, decision.replicas
     try:
         await cluster.scale(
@@ -59,8 +59,9 @@ async def write_scale(
         )
     except ApiError as error:
         if error.status in (CONFLICT, NOT_FOUND):
-            return
+            return False
         raise
     metrics.scalings.labels("up" if after > before else "down").inc()
     note = f"from {before} to {after} replicas: {decision.because}"
     await publish(cluster, infd, [Happening(False, Reason.SCALED, note)])
+    return True

@@ -89,7 +89,7 @@ def test_the_first_pod_warms_up() -> None:
         "False WarmingUp",
         "False WarmingUp",
         "False WarmingUp",
-        "True CurrentRevision",
+        "False Starting",
         "True WarmingUp",
     )
     assert message(infd(), seen) == "Capturing, eager buckets 1/2"
@@ -140,6 +140,23 @@ def test_between_the_old_and_the_new_pod_of_a_replacement() -> None:
     waking = said(infd(status=SERVED), observed(deployment=deployment()), standing_in=True)
     assert waking["UpToDate"] == "True CurrentRevision"
     assert waking["Serving"] == "True Waking"
+
+
+def test_a_revision_that_never_ran_is_not_up_to_date() -> None:
+    lack = {"status": "False", "reason": "Unschedulable", "message": "Insufficient nvidia.com/gpu"}
+    waits = pod(ready=False, conditions=[{"type": "PodScheduled", **lack}])
+    first = said(infd(), observed(waits))
+    assert (first["Ready"], first["UpToDate"]) == ("False Unschedulable", "False Starting")
+    replaced = pod("tiny-2", revision="r2", conditions=[{"type": "PodScheduled", **lack}])
+    seen = observed(replaced, deployment=deployment(revision="r2"))
+    now = said(infd(status=SERVED), seen, revision="r2")
+    assert now["UpToDate"] == "False RollingOut"
+    assert "no pod of revision r2" in message(infd(status=SERVED), seen, "UpToDate", revision="r2")
+
+
+def test_a_revision_that_ran_stays_up_to_date_in_trouble() -> None:
+    seen = observed(pod(ready=False), reports={"tiny-1": faulty()})
+    assert said(infd(status=SERVED), seen)["UpToDate"] == "True CurrentRevision"
 
 
 def test_a_surge_without_room_says_how_to_do_without() -> None:
@@ -369,7 +386,7 @@ def test_the_status_of_a_steady_state_is_equal_to_itself() -> None:
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     seen = observed(pod(ready=False), reports={"tiny-1": warming()})
-    first = status(infd(), seen, decided())
+    first = status(infd(status=SERVED), seen, decided())
     later = seen.now + timedelta(minutes=1)
     second = status(again(infd(), first), observed(pod(), now=later), decided())
     times = {c.type: c.last_transition_time for c in second.conditions}

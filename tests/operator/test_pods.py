@@ -12,6 +12,7 @@ from warmgraph_operator.kinds import Object
 from warmgraph_operator.pods import diagnose, first_problem, needs_events
 
 ENDED = {"exitCode": 1, "reason": "Error", "message": "Traceback\n  ValueError: bad config"}
+LOG = "2026-11-30 09:58:01,114 INFO listening on 0.0.0.0:8000\n"
 BACKOFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
 
 
@@ -42,7 +43,7 @@ def waiting(reason: str, message: str = "details", name: str = "engine") -> Obje
         (
             {"containerStatuses": container(state=BACKOFF, last=ENDED, restarts=5)},
             Reason.ENGINE_CRASH_LOOPING,
-            "exited with code 1 (5 restarts): Traceback ValueError: bad config",
+            "exited with code 1 (5 restarts): ValueError: bad config",
         ),
         (
             {"containerStatuses": container(last=ENDED, restarts=2)},
@@ -92,6 +93,26 @@ def test_a_pod_that_waits_for_its_turn_to_be_scheduled_has_no_problem() -> None:
 def test_one_crash_is_not_a_loop() -> None:
     once = container(last=ENDED, restarts=1)
     assert diagnose(pod(ready=False, containerStatuses=once), None) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (
+            LOG + "2026-11-30 09:58:03,020 ERROR cannot start: /models/a: no config.json\n\n",
+            ": cannot start: /models/a: no config.json",
+        ),
+        ("Traceback (most recent call last):\n  File x\nValueError: bad", ": ValueError: bad"),
+        ("error: " + "x" * 5000, ": error: " + "x" * 292 + "…"),
+        ("  \n", "; see its log"),
+    ],
+)
+def test_a_crash_is_told_by_its_last_line(output: str, words: str) -> None:
+    ended = {"exitCode": 1, "reason": "Error", "message": output}
+    crashed = container(state=BACKOFF, last=ended, restarts=2)
+    problem = diagnose(pod(ready=False, containerStatuses=crashed), None)
+    assert problem is not None
+    assert problem.message == f"Pod tiny-1: container engine exited with code 1 (2 restarts){words}"
 
 
 def test_a_ready_pod_has_no_problem_whatever_happened_before() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.operator.builders import load
 from warmgraph_api.report import Load
 from warmgraph_api.resource import Scaling
-from warmgraph_operator.scale.decide import Inputs, Memory, decide
+from warmgraph_operator.scale.decide import Inputs, Memory, decide, written
 
 
 @dataclass
@@ -35,8 +35,13 @@ class Bench:
         }
         inputs = Inputs(**{**settings, **changes})
         decision = decide(self.now, self.scaling, inputs, self.memory)
-        self.memory, self.replicas = decision.memory, decision.replicas
+        self.replicas = decision.replicas
+        self.memory = written(decision.memory, decision.replicas)
         return decision.replicas
+
+
+def sample_of(replicas: int, *loads: Load | None) -> Inputs:
+    return Inputs(replicas=replicas, loads=loads, held=0, settled=True, can_wake=True)
 
 
 def scaling(**settings: Any) -> Scaling:
@@ -81,6 +86,64 @@ def test_a_restarted_operator_waits_a_whole_delay_again() -> None:
     bench.memory = Memory()
     assert bench.sample(load(1)) == 3
     assert bench.sample(load(1), after=61) == 1
+
+
+def test_a_manual_scale_holds_for_a_whole_delay_and_then_load_decides() -> None:
+    bench = Bench(scaling(minReplicas=1, scaleDownDelaySeconds=60))
+    for _ in range(100):
+        assert bench.sample(load(1)) == 1
+    bench.replicas = 3
+    assert bench.sample(load(1)) == 3
+    assert bench.sample(load(1), after=59) == 3
+    assert bench.sample(load(1), after=1) == 1
+
+
+def test_a_manual_scale_holds_from_zero_too() -> None:
+    bench = Bench(scaling(minReplicas=0, scaleDownDelaySeconds=60, idleSeconds=20))
+    for _ in range(100):
+        bench.sample(load(idle=1))
+    bench.replicas = 2
+    for _ in range(30):
+        assert bench.sample(load(idle=900), load(idle=900)) == 2
+    assert bench.sample(load(idle=900), load(idle=900)) == 1
+    assert bench.sample(load(idle=900), load(idle=900)) == 0
+
+
+def test_an_idle_time_longer_than_the_delay_begins_anew_with_a_manual_scale() -> None:
+    bench = Bench(scaling(scaleDownDelaySeconds=0, idleSeconds=100))
+    bench.sample(load(1))
+    bench.replicas = 2
+    bench.sample(load(idle=99))
+    for _ in range(49):
+        assert bench.sample(load(idle=900)) == 1
+    bench.sample(load(idle=900))
+    assert bench.sample(load(idle=900)) == 0
+
+
+def test_a_manual_scale_keeps_within_the_bounds_and_adds_to_load() -> None:
+    bench = Bench(scaling(maxReplicas=3))
+    bench.sample(load(1))
+    bench.replicas = 5
+    assert bench.sample(load(1)) == 3
+    bench.replicas = 1
+    assert bench.sample(load(20)) == 3
+
+
+def test_waking_is_no_manual_scale() -> None:
+    bench = Bench(scaling(idleSeconds=5, scaleDownDelaySeconds=600), replicas=0)
+    bench.sample()
+    bench.replicas = 1
+    bench.sample(load(1))
+    bench.sample(load(idle=6))
+    assert bench.sample(load(idle=8)) == 0
+
+
+def test_a_decision_that_could_not_be_written_is_no_manual_scale() -> None:
+    bench = Bench(scaling(minReplicas=1, scaleDownDelaySeconds=60), replicas=2)
+    bench.sample(load(1))
+    kept = decide(bench.now + 61, bench.scaling, sample_of(2, load(1)), bench.memory)
+    again = decide(bench.now + 62, bench.scaling, sample_of(2, load(1)), kept.memory)
+    assert (kept.replicas, again.replicas) == (1, 1)
 
 
 def test_idle_goes_to_zero_by_the_pods_own_clock() -> None:

@@ -73,7 +73,10 @@ class Scaling(Resource, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=86_400,
-            description="Remove a replica only when fewer sufficed for this long.",
+            description=(
+                "Remove a replica only when fewer sufficed for this long. Replicas that somebody "
+                "else writes, for example `kubectl scale`, are kept for as long."
+            ),
         ),
     ] = 60
     activation: Activation = msgspec.field(default_factory=Activation)

@@ -1,12 +1,13 @@
 """How many replicas, by requests in flight. A pure function of samples; `decide` says all.
 
 Up at once, down only when fewer sufficed for a whole delay, to zero only when every ready pod has
-been idle for long enough by its own clock, which an operator that was restarted reads again.
+been idle for long enough by its own clock, which an operator that was restarted reads again. A
+number that somebody else wrote gets a whole delay of its own before it is lowered.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warmgraph_api.report import Load
 from warmgraph_api.resource import Scaling
@@ -42,6 +43,10 @@ class Memory:
     """When sampling began."""
     idle_since: float | None = None
     """When the present run of idle samples began."""
+    replicas: int | None = None
+    """spec.replicas as seen or written last: another number is somebody else's."""
+    held_until: float | None = None
+    """Until then a number that somebody else wrote is not lowered to zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +57,16 @@ class Decision:
 
 
 def decide(now: float, scaling: Scaling, inputs: Inputs, memory: Memory) -> Decision:
-    """now: seconds of a monotonic clock."""
+    """now: seconds of a monotonic clock. Whoever writes the decision passes its memory through
+    `written`."""
+    memory = _notice(now, scaling, inputs.replicas, memory)
     needed = _needed(scaling, inputs)
     since = now if memory.since is None else memory.since
     peaks = _add(memory.peaks, now, needed, horizon=now - scaling.scale_down_delay_seconds)
     idle_since = memory.idle_since if memory.idle_since is not None else now
-    kept = Memory(
-        peaks=peaks, since=since, idle_since=idle_since if _is_idle(scaling, inputs) else None
-    )
+    held = memory.held_until is not None and now < memory.held_until
+    idle = _is_idle(scaling, inputs) and not held
+    kept = replace(memory, peaks=peaks, since=since, idle_since=idle_since if idle else None)
 
     def result(replicas: int, because: str) -> Decision:
         return Decision(replicas=replicas, because=because, memory=kept)
@@ -80,6 +87,20 @@ def decide(now: float, scaling: Scaling, inputs: Inputs, memory: Memory) -> Deci
     # Bounds hold at once, also over an unfinished delay.
     bounded = min(inputs.replicas, scaling.max_replicas)
     return result(bounded, f"maxReplicas is {scaling.max_replicas}")
+
+
+def written(memory: Memory, replicas: int) -> Memory:
+    """After a decision has reached spec.replicas: that number is nobody else's."""
+    return replace(memory, replicas=replicas)
+
+
+def _notice(now: float, scaling: Scaling, replicas: int, memory: Memory) -> Memory:
+    """Everything begins anew with a number that somebody else wrote. The activator's 1 at zero is
+    none: a deployment that was woken sleeps again once it is idle."""
+    if memory.replicas in (None, replicas) or (memory.replicas, replicas) == (0, 1):
+        return replace(memory, replicas=replicas)
+    longest = max(scaling.scale_down_delay_seconds, scaling.idle_seconds)
+    return Memory(since=now, replicas=replicas, held_until=now + longest)
 
 
 def _in_flight(inputs: Inputs) -> int:

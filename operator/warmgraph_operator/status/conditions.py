@@ -133,8 +133,11 @@ def _rolling(facts: Facts) -> tuple[Reason, str]:
     if facts.observed.deployment is None:
         return Reason.STARTING, "the Deployment is being created"
     done = f"{facts.updated_ready} of {facts.wanted} replicas run revision {facts.target}"
-    reason = Reason.ROLLING_OUT if facts.infd.status.current_revision else Reason.STARTING
-    return reason, done
+    return _rollout(facts), done
+
+
+def _rollout(facts: Facts) -> Reason:
+    return Reason.ROLLING_OUT if facts.infd.status.current_revision else Reason.STARTING
 
 
 def _starting(facts: Facts) -> tuple[Reason, str]:
@@ -247,15 +250,19 @@ def _names(buckets: Iterable[Bucket]) -> str:
 
 
 def up_to_date(facts: Facts) -> Verdict:
-    """Every pod runs the current revision."""
+    """Every pod is of the current revision, and that one is known to run: a pod that no node takes
+    is no proof of it."""
     if facts.decided.failed_revision:
         return _false(Reason.ROLLED_BACK, facts.decided.failed_revision)
     if facts.observed.deployment is None and facts.decided.problems:
         return _false(*facts.decided.problems[0])
-    if facts.rolled_out:
+    has_run = facts.updated_ready > 0 or facts.was_available
+    if facts.rolled_out and (has_run or facts.at_zero):
         return _true(Reason.CURRENT_REVISION, f"revision {facts.target}")
     if facts.deadline_exceeded:
         return _false(*facts.deadline_exceeded)
+    if facts.rolled_out:
+        return _false(_rollout(facts), f"no pod of revision {facts.target} has been ready yet")
     return _false(*_rolling(facts))
 
 
