@@ -149,6 +149,16 @@ REFUSED = [
         'supported values: "fp8", "none"',
     ),
     Refused(
+        "fp8 shared by several GPUs",
+        {
+            "spec.engine.device": "cuda",
+            "spec.engine.tensorParallelSize": 2,
+            "spec.engine.quantization": "fp8",
+        },
+        "spec.engine.quantization",
+        "do not go together: choose one",
+    ),
+    Refused(
         "float16 on the CPU",
         {"spec.engine.dtype": "float16"},
         "spec.engine.dtype",

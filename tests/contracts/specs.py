@@ -34,6 +34,8 @@ def specs(draw: st.DrawFn) -> Spec:
     batch, tokens = draw(st.integers(1, 4096)), draw(st.integers(1, 131_072))
     method = draw(st.sampled_from(SpeculativeMethod))
     cuda = device is Device.CUDA
+    quantization = draw(st.sampled_from(Quantization))
+    shared = cuda and quantization is Quantization.NONE
     buckets: dict[str, Any] = {"preset": draw(st.sampled_from(BucketPreset))}
     if buckets["preset"] is BucketPreset.NONE:
         buckets |= {"decode": draw(step_buckets(batch)), "prefill": draw(step_buckets(tokens))}
@@ -50,8 +52,8 @@ def specs(draw: st.DrawFn) -> Spec:
                 "device": device,
                 "execution": draw(st.sampled_from(Execution)),
                 "dtype": draw(st.sampled_from([d for d in DType if cuda or d != "float16"])),
-                "quantization": draw(st.sampled_from(Quantization)),
-                "tensorParallelSize": draw(st.integers(1, 64)) if cuda else 1,
+                "quantization": quantization,
+                "tensorParallelSize": draw(st.integers(1, 64)) if shared else 1,
                 "maxModelLength": draw(st.integers(256, 1_048_576)),
                 "maxBatchSize": batch,
                 "maxBatchTokens": tokens,

@@ -125,6 +125,11 @@ ENGINE_RULES = rules(
         at=".tensorParallelSize",
     ),
     rule(
+        "self.tensorParallelSize == 1 || self.quantization == 'none'",
+        "engine.quantization fp8 and tensorParallelSize above 1 do not go together: choose one",
+        at=".quantization",
+    ),
+    rule(
         "self.device == 'cuda' || self.dtype != 'float16'",
         "engine.dtype float16 needs engine.device: cuda; the CPU runs float32 or bfloat16",
         at=".dtype",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 import torch
 
 from tests.engine.checkpoints import SETTINGS, tensors, write_checkpoint, write_gpt2_checkpoint
+from warmgraph_engine.arena import ArenaLayout
 from warmgraph_engine.backends.cpu.loader import load_weights
 from warmgraph_engine.backends.cpu.memory import CpuArena
-from warmgraph_engine.backends.cuda.loader import Converted, _converted, plan
+from warmgraph_engine.backends.cuda.loader import Chunk, plan
 from warmgraph_engine.backends.settings import plan_arena
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.models.config import ModelError
@@ -19,12 +21,30 @@ from warmgraph_engine.models.shard import shard
 from warmgraph_engine.models.weights import weight_specs
 
 
+class Places:
+    """Regions, and where they are in a piece of memory that begins at 0."""
+
+    def __init__(self, layout: ArenaLayout) -> None:
+        self.regions = {region.name: region for region in layout}
+
+    def __getitem__(self, name: str) -> int:
+        return self.regions[name].offset
+
+
 def loaded(checkpoint: Checkpoint, rank: int) -> dict[str, torch.Tensor]:
     """The weights of one of two ranks on a CPU, by region."""
     config = shard(checkpoint.config, 2)
     specs = weight_specs(config, checkpoint.tensors.keys())
     arena = CpuArena(plan_arena(config, SETTINGS, specs))
-    load_weights(arena, checkpoint, specs, rank=rank, ranks=2, progress=lambda: None)
+    load_weights(
+        arena,
+        checkpoint,
+        specs,
+        quantizes=lambda _: False,
+        rank=rank,
+        ranks=2,
+        progress=lambda: None,
+    )
     return {spec.name: arena.tensor(f"weights.{spec.name}") for spec in specs}
 
 
@@ -57,16 +77,17 @@ def test_a_gpu_gets_the_same_parts(tmp_path: Path, dtype: str) -> None:
     checkpoint = Checkpoint(write_checkpoint(tmp_path))
     config = shard(checkpoint.config, 2)
     specs = weight_specs(config, checkpoint.tensors.keys())
-    layout = plan_arena(config, SETTINGS, specs)
+    layout = plan_arena(config, replace(SETTINGS, dtype=dtype), specs)
     for rank in (0, 1):
         memory = bytearray(layout.bytes)
-        places = {region.name: region.offset for region in layout}
+        places = Places(layout)
         for piece in plan(checkpoint, specs, places, dtype, rank=rank, ranks=2):
-            if isinstance(piece, Converted):
-                content = _converted(piece).tobytes()
-            else:
+            if isinstance(piece, Chunk):
                 content = piece.path.read_bytes()[piece.offset : piece.offset + piece.bytes]
-            memory[piece.address : piece.address + len(content)] = content
+                memory[piece.address : piece.address + len(content)] = content
+                continue
+            for address, part in piece.contents():
+                memory[address : address + len(part)] = part.tobytes()
         for name, wanted in loaded(checkpoint, rank).items():
             got = np.frombuffer(
                 memory, dtype=dtype, count=wanted.numel(), offset=places[f"weights.{name}"]

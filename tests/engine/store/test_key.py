@@ -31,6 +31,7 @@ from warmgraph_engine.backends.cuda import facts as cuda_facts
 from warmgraph_engine.backends.open import backend_settings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.store import key as key_module
 from warmgraph_engine.store.key import cache_key, sources_digest
 from warmgraph_engine.store.layout import Plan
@@ -55,6 +56,7 @@ DECIDES: dict[str, tuple[Any, str]] = {
 """Settings that a graph depends on: another value, and the field that says so."""
 
 INDIFFERENT: dict[str, Any] = {
+    "graph_mode": GraphMode.PIECEWISE,
     "served_model_name": "other",
     "host": "127.0.0.1",
     "port": 9,
@@ -211,6 +213,7 @@ def test_a_kernel_of_the_other_device_is_not_part_of_ours(package: Path) -> None
 
 
 HOLDS_NO_GRAPH = {
+    "warmgraph_engine.graph_mode",  # how the same images are played
     "warmgraph_engine.answer",  # what a graph answered, not what it is
     "warmgraph_engine.backends.peers",  # how ranks find each other
     "warmgraph_engine.checkpoint",  # reads weights, of which the key has a digest
