@@ -138,6 +138,7 @@ class Ranks:
     def wait_until_ready(self) -> None:
         """Until all have loaded their part of the model. Raises RankError."""
         self._hello.answers()
+        self._shared.cleanup()  # they have found each other; whoever is killed leaves nothing
 
     def ask(self, what: str, command: Command, *, seconds: float | None = None) -> Question:
         """Have all ranks do something, and answer in time. `what` follows "was to". Raises

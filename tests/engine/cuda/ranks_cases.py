@@ -30,12 +30,15 @@ from warmgraph_engine.report import Reporter
 from warmgraph_engine.startup import Started
 from warmgraph_engine.step import Path as StepPath
 
+# Two processes that wait for each other in Python, on whatever is left of a busy machine.
+pytestmark = pytest.mark.timeout(550)
+
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "vocab_size": 70,
     "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 16,
@@ -45,7 +48,7 @@ MODEL = {
 }
 BUCKETS = tuple(
     Bucket(kind=kind, size=size, mode=BucketMode.EAGER)
-    for kind, size in ((StepKind.DECODE, 2), (StepKind.DECODE, 4), (StepKind.PREFILL, 16))
+    for kind, size in ((StepKind.DECODE, 2), (StepKind.PREFILL, 16))
 )
 
 
@@ -142,6 +145,6 @@ def test_two_ranks_give_what_one_cpu_gives_captured_restored_and_eagerly(
     compiled = list(gpu.compiled)
     with started(model, cache, 2) as (start, reporter):
         assert reporter.cache.result is CacheResult.HIT
-        assert reporter.snapshot().check.message == "3 by stored answer, 0 in full"
+        assert reporter.snapshot().check.message == "2 by stored answer, 0 in full"
         assert gpu.compiled == compiled, "a restored start compiles nothing"
         assert [result.ids for result in served(start)] == expected

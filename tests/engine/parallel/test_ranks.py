@@ -72,6 +72,20 @@ def test_two_ranks_give_the_tokens_of_one_captured_eagerly_and_with_drafts(model
         assert replays(drafting, StepKind.VERIFY) > 0
 
 
+@pytest.mark.model
+def test_three_ranks_write_the_text_of_one_with_a_real_model(smollm2: Path) -> None:
+    prompt = [504, 3575, 282, 4649, 314]
+    found = []
+    for ranks in (1, 3):  # it has 9 heads
+        started = Engine(smollm2, None, tensor_parallel_size=ranks, kv_cache_bytes=64 << 20)
+        with running_engine(
+            executor=started.executor, sampler=started._started.sampler
+        ) as requests:
+            found.append(requests.generate(sequence(prompt, max_tokens=24))[0].ids)
+        started._started.close()
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("number", "how"),
     [
