@@ -240,7 +240,7 @@ def test_quantized_graphs_give_the_bits_of_eager_execution_and_the_logits_of_the
         assert np.array_equal(eager.logits.on_host(range(rows)), logits)
         wanted = GraphExecutor(cpu, table(cpu, capture=False), StepCounts()).execute(step)
         np.testing.assert_allclose(logits, wanted.logits, rtol=1e-4, atol=1e-5)
-    assert paths == {StepPath.EXACT, Path.PADDED}
+    assert paths == {StepPath.EXACT, StepPath.PADDED}
 
 
 def test_every_graph_passes_the_check_and_a_broken_one_does_not(
