@@ -79,6 +79,20 @@ def _decode(quantization: str) -> Shown:
     )
 
 
+def _stage(name: str) -> str:
+    return f"{{@.stages.{name}_at:.2f}} + {{@.stages.{name}_s:.2f}} s"
+
+
+_STAGES = {
+    "start process, until the server listens: at + for": _stage("start_process"),
+    "load model, until its weights are on their way": _stage("load_model"),
+    "restore graphs": _stage("restore_graphs"),
+    "wait for weights": _stage("wait_for_weights"),
+    "known-answer check": _stage("known_answer_check"),
+}
+"""Of a restored start; they overlap."""
+
+
 def _coldstart(quantization: str) -> Shown:
     command, shapes = _serving(quantization)
     return Shown(
@@ -92,6 +106,7 @@ def _coldstart(quantization: str) -> Shown:
                     ("exec to first answer, graphs stored", "{@.first_token_s:.2f} s"),
                     ("of that: to find, read and rebuild 36 graphs", "{@.graphs_s:.2f} s"),
                     ("stored graphs and their kernels", "{@.entry_mb:.1f} MB"),
+                    *_STAGES.items(),
                 )
             ],
         ),
@@ -103,6 +118,25 @@ SHOWN: Mapping[str, Shown] = {
     "coldstart": _coldstart(""),
     "decode_fp8": _decode("fp8"),
     "coldstart_fp8": _coldstart("fp8"),
+    "parallel": Shown(
+        command="gpu_parallel --folder DIR --sizes 2",
+        table=Table(
+            ("", "8B on 2 GPUs"),
+            [
+                _row(label, pattern, "8b.2")
+                for label, pattern in (
+                    ("between two tokens, one stream", "{@.itl_ms:.3f} ms"),
+                    ("8 streams", "{@.tok_s_8:,.0f} tok/s"),
+                    ("64 streams", "{@.tok_s_64:,.0f} tok/s"),
+                    ("exec to first answer, nothing stored or compiled", "{@.no_cache_s:.1f} s"),
+                    (
+                        "exec to first answer, graphs of both ranks stored",
+                        "{@.first_token_s:.2f} s",
+                    ),
+                )
+            ],
+        ),
+    ),
     "idle": Shown(
         command="idle_gap",
         table=Table(

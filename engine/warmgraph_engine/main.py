@@ -1,9 +1,9 @@
 """`warmgraph-engine`: one process that loads a model, warms it up and serves it.
 
 A start on a GPU takes a second, and half of it is Python's imports. So what waits for a device goes
-first: the GPU's context is created while Python imports what loads the model, and the weights are
-on their way while it imports the HTTP server. The interpreter runs one thread at a time, so what is
-not needed yet would delay what is.
+first: the GPU's context is created while Python imports what loads the model, and the HTTP server
+is imported while the weights are on their way and the graphs are asked for their known answers. The
+interpreter runs one thread at a time, so what is not needed yet would delay what is.
 """
 
 from __future__ import annotations

@@ -97,7 +97,6 @@ def _start(
             if config.device is Device.CPU:
                 loading()  # torch is read from disk, for seconds
             backend, facts = _open(config, checkpoint, settings, reporter, ranks)
-            loading()  # its weights are on their way
         _log.info("%s", backend.layout.describe())
         counts = StepCounts()
         graphs = GraphTable(
@@ -126,7 +125,12 @@ def _start(
 
         answers = KnownAnswers(backend, graphs, counts, settings.dtype)
         warmup = Warmup(config, graphs, reporter, answers)
-        left = warmup.run(look_up, backend.finish_loading, key_digest=key.digest())
+        left = warmup.run(
+            look_up,
+            backend.finish_loading,
+            key_digest=key.digest(),
+            restored=loading,  # what is left waits for the weights, or for the GPU
+        )
         text = text_loading.result()
     idle = between_steps(
         config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left

@@ -14,7 +14,7 @@ from cuda.bindings import driver as cuda
 from tests.engine.parallel.test_process import TWO, children, other_rank, runs
 from tests.engine.process.test_process import PATIENCE_SECONDS, Engine
 from tests.gpu.reductions import check_reductions
-from tests.gpu.test_process import libraries, model  # noqa: F401 (a fixture)
+from tests.gpu.test_process import libraries
 
 
 def gpus() -> int:
@@ -36,11 +36,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def start(tmp_path: Path, model: Path) -> Iterator[Callable[..., Engine]]:  # noqa: F811
+def start(tmp_path: Path, servable: Path) -> Iterator[Callable[..., Engine]]:
     engines: list[Engine] = []
 
     def start(*arguments: str) -> Engine:
-        flags = [f"--model={model}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
+        flags = [f"--model={servable}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
         flags.append("--prefill-buckets=16,32")
         engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
         return engines[-1]

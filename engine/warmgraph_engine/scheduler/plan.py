@@ -63,6 +63,8 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def commit(self, drawn: Seq[SampledToken]) -> list[tuple[SampledToken, FinishReason | None]]:
         """Give the sequence its tokens, up to the first that is not the draft at its place: the
         rows behind that one computed another text. The last one may end the output."""
+        if len(drawn) == 1:
+            return [(drawn[0], self.sequence.append(drawn[0].token_id))]
         kept: list[tuple[SampledToken, FinishReason | None]] = []
         for number, token in enumerate(drawn):
             finish = self.sequence.append(token.token_id)

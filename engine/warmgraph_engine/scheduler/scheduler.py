@@ -161,10 +161,10 @@ class Scheduler:
     def _grow(self, sequence: Sequence) -> bool:
         """Make room for the next position, preempting later arrivals if need be. False if the
         sequence is the latest itself and had to leave."""
+        if sequence.computed < len(sequence.blocks) * self._limits.block_size:
+            return True
         needed = blocks_for(sequence.computed + 1, self._limits.block_size)
         missing = needed - len(sequence.blocks)
-        if missing <= 0:
-            return True
         while self.pool.free < missing:
             victim = self.running.pop()
             self._free(victim)

@@ -69,10 +69,10 @@ class Sequence:
     def decodable(self) -> bool:
         """Exactly its newest token is to be computed, and another may follow. False while the
         last token that it may have is still pending."""
+        length = len(self.tokens) + self.pending
         return (
-            not self.prefilling
-            and self.computed == len(self.tokens) + self.pending - 1
-            and self.generated + self.pending < self.params.max_tokens
+            self.prefill_end <= self.computed == length - 1
+            and length - self.prompt_length < self.params.max_tokens
         )
 
     @property

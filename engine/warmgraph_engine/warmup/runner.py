@@ -54,19 +54,22 @@ class Warmup:
         finish_loading: Callable[[], None],
         *,
         key_digest: str,
+        restored: Callable[[], None] = lambda: None,
     ) -> list[BucketId]:
         """Warm up; returns the buckets that are left for later, in order. Graphs are restored and
-        captured while the weights still load.
+        captured while the weights still load; `restored` is called between the two.
 
         Raises ModelError, and WarmupFailedError where the configuration says that a failure must
         end the start.
         """
         if self._config.execution is Execution.EAGER:
+            restored()
             self._wait_for_weights(finish_loading)
             self._reporter.set_cache(Cache(result=CacheResult.DISABLED, key=key_digest))
             self._skip_check("execution is Eager: there are no graphs to check")
             return []
         self._restore(look_up, key_digest)
+        restored()
         self._capture_eager_buckets()
         self._wait_for_weights(finish_loading)
         self._check()

@@ -70,6 +70,8 @@ class Start:
         self.backend.recorder = self  # type: ignore[assignment]
         self.eager: list[StepShape] = []
         """Every eager run."""
+        self.restored_before: list[list[BucketId]] = []
+        """What had been captured when the stored graphs had been restored."""
         self.loaded_before: tuple[list[BucketId], list[StepShape]] | None = None
         """What had been captured and run eagerly when the weights were waited for."""
         self._run_eagerly = self.backend.run_eagerly
@@ -109,7 +111,10 @@ class Start:
             return found
 
         return Warmup(self.config, self.graphs, self.reporter, self.answers).run(
-            look_up, self.finish_loading, key_digest=self.digest
+            look_up,
+            self.finish_loading,
+            key_digest=self.digest,
+            restored=lambda: self.restored_before.append(list(self.captured)),
         )
 
     def finish_loading(self) -> None:

@@ -42,6 +42,7 @@ def test_graphs_are_captured_while_weights_load_and_checked_when_they_are_there(
 ) -> None:
     start = Start(model, tmp_path / "cache")
     start.run()
+    assert start.restored_before == [[]]
     assert start.loaded_before == ([(P, 16), (D, 4), (D, 1)], [])
     assert start.eager, "the check compares with eager execution"
 
