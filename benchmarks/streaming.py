@@ -68,6 +68,7 @@ class IdleDevice:
 
     limits = LIMITS
     layout = ArenaLayout()
+    launches = None
     bytes = 0
 
     def __init__(self, step_seconds: float) -> None:

@@ -118,6 +118,13 @@ SHOWN: Mapping[str, Shown] = {
     "coldstart": _coldstart(""),
     "decode_fp8": _decode("fp8"),
     "coldstart_fp8": _coldstart("fp8"),
+    "loading": Shown(
+        command="weight_loading --folder DIR",
+        table=Table(
+            ("", "1.1B", "8B"),
+            [_row("weights from the page cache to the GPU", "{@.gb_s:.1f} GB/s", "1b", "8b")],
+        ),
+    ),
     "parallel": Shown(
         command="gpu_parallel --folder DIR --sizes 2",
         table=Table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,8 +14,11 @@ from warmgraph_engine.graphs import GraphTable
 class GraphMetrics(Collector):
     """Register it once the model is loaded."""
 
-    def __init__(self, counts: StepCounts, graphs: GraphTable) -> None:
-        self._counts, self._graphs = counts, graphs
+    def __init__(
+        self, counts: StepCounts, graphs: GraphTable, launches: Callable[[], int | None]
+    ) -> None:
+        """`launches` is Backend.launches."""
+        self._counts, self._graphs, self._launches = counts, graphs, launches
 
     def collect(self) -> Iterator[Metric]:
         steps = CounterMetricFamily(
@@ -44,6 +47,13 @@ class GraphMetrics(Collector):
         for (kind, size), count in list(self._counts.replays.items()):
             replays.add_metric([kind, str(size)], count)
         yield replays
+        launched = self._launches()
+        if launched is not None:
+            yield CounterMetricFamily(
+                "warmgraph_kernel_launches",
+                "Kernels launched one by one: of eager steps, and those in front of a graph.",
+                value=launched,
+            )
         checks = CounterMetricFamily(
             "warmgraph_graph_checks",
             "Known-answer checks, by what a graph was compared with, and why.",

@@ -137,7 +137,7 @@ def _start(
     )
     executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=idle)
     metrics: list[Collector] = [
-        GraphMetrics(counts, graphs),
+        GraphMetrics(counts, graphs, lambda: backend.launches),
         CacheMetrics(key, publishing, reporter),
     ]
     if ranks is not None:

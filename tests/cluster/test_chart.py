@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from demo import install
 from demo.install import RELEASE, SYSTEM_NAMESPACE
-from demo.kube import ROOT, Cluster
-from tests.cluster.deployment import Deployment
+from demo.kube import ROOT, Cluster, wait_until
+from tests.cluster.deployment import Deployment, failures
 
 
 def test_helm_test_finds_nothing(cluster: Cluster) -> None:
@@ -36,6 +37,38 @@ def test_an_upgrade_of_the_control_plane_restarts_no_model_pod(
         assert running(deployment) == before
     finally:
         upgrade(cluster, "--set", f"images.controlPlane={operator}")
+
+
+def test_what_an_uninstalled_release_leaves_serves_on_and_the_next_one_takes_it_over(
+    cluster: Cluster, deploy: Callable[..., Deployment]
+) -> None:
+    deployment = deploy("left", scaling={"minReplicas": 1, "maxReplicas": 1})
+    deployment.wait("Ready")
+    before = running(deployment)
+    release = f"app.kubernetes.io/instance={RELEASE}"
+    load = deployment.start_load(callers=1)
+
+    cluster.run("helm", "uninstall", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--wait")
+    try:
+        wait_until(
+            lambda: not cluster.get("pods", "-n", SYSTEM_NAMESPACE, "-l", release)["items"],
+            timeout_seconds=120,
+            what="the end of the control plane's pods",
+            hint=f"kubectl get pods -n {SYSTEM_NAMESPACE}",
+        )
+        for kind in ("clusterrole", "clusterrolebinding"):
+            assert not cluster.get(kind, "-l", release)["items"], kind
+        answers = deployment.answers(load)
+        assert answers
+        assert failures(answers) == []
+        assert running(deployment) == before
+    finally:
+        load.kill()
+        install.chart(cluster)
+
+    deployment.patch({"scaling": {"idleSeconds": 4000}})
+    deployment.wait("Ready")
+    assert running(deployment) == before
 
 
 def running(deployment: Deployment) -> set[tuple[str, int]]:

@@ -141,6 +141,12 @@ class Backend(Protocol):
         """Takes what `result` gives."""
         ...
 
+    @property
+    def launches(self) -> int | None:
+        """Kernels launched one by one so far, those of graphs not among them; None where there is
+        no such thing as a launch."""
+        ...
+
     def finish_loading(self) -> None:
         """Wait until the weights are where they belong. Raises ModelError."""
         ...

@@ -41,6 +41,10 @@ class ParallelBackend:
         self.player: Player = _Player(local.player, self._steps, ranks)
         self.recorder: Recorder = _Recorder(local, self._steps, ranks)
 
+    @property
+    def launches(self) -> int | None:
+        return self._local.launches
+
     def finish_loading(self) -> None:
         self._local.finish_loading()  # the others have, before they said that they are ready
 

@@ -19,7 +19,7 @@ from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
 from tests.engine.harness import Engine, Result, sequence
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
-from warmgraph_api.resource import Quantization
+from warmgraph_api.resource import Execution, Quantization
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document
@@ -130,6 +130,18 @@ def test_requests_get_from_the_gpu_what_they_get_from_the_cpu(
             assert got == pytest.approx(prompt, rel=1e-4)
         replayed = {path for _, _, path, _ in counts.steps if path is not StepPath.EAGER}
         assert bool(replayed) == capture
+
+
+def test_launches_are_counted_and_those_of_a_graph_are_not(backend: CudaBackend) -> None:
+    graphs = table(backend)
+    assert backend.launches == 0, "recorded and loaded, and not launched"
+    executor = GraphExecutor(backend, graphs, StepCounts())
+    executor.execute(decode(8, 0))
+    replayed = backend.launches
+    assert replayed == 1, "the kernel that reads the host's buffers"
+    executor.set_execution(Execution.EAGER)
+    executor.execute(decode(8, 1))
+    assert backend.launches > 5 * replayed
 
 
 def test_serving_asks_the_driver_for_no_memory(backend: CudaBackend) -> None:

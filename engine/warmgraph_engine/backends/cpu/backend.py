@@ -29,6 +29,8 @@ from warmgraph_engine.shapes import StepShape
 class CpuBackend:
     """Allocates the arena and loads the weights. Raises ModelError."""
 
+    launches = None
+
     def __init__(
         self,
         checkpoint: Checkpoint,

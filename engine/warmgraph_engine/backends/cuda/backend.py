@@ -127,8 +127,17 @@ class CudaBackend:
         """Of device and pinned memory, so far."""
         return self._device.allocations
 
+    @property
+    def launches(self) -> int:
+        return self._device.launches
+
     def finish_loading(self) -> None:
         self._weights.finish()
+
+    @property
+    def loading_seconds(self) -> float:
+        """From the first read of a weight to the arrival of the last, once they are loaded."""
+        return self._weights.seconds
 
     def run_eagerly(self, shape: StepShape) -> None:
         """The same kernels as a graph's, launched one by one: the same bits."""

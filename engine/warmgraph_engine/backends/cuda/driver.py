@@ -44,6 +44,8 @@ class Device:
         self.cuda_version = int(check(cuda.cuDriverGetVersion()))
         self.allocations = 0
         """Asked of the driver so far: once the engine serves, no more are."""
+        self.launches = 0
+        """Kernels handed over one by one so far; those of a graph are not counted."""
         self.stream = check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
 
     def allocate(self, size: int) -> int:

@@ -8,6 +8,7 @@ and 16 GB at 32 GB/s; copying out of a mapping of the file reaches 8 GB/s.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -137,6 +138,8 @@ class WeightLoading:
         """`progress` is called now and then by whoever waits, while the end comes nearer."""
         self._device, self._progress = device, progress
         self._left = deque(pieces)
+        self._began = time.monotonic()
+        self._ends: list[float] = []
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="load")
         self._threads = [self._pool.submit(self._work) for _ in range(THREADS)]
 
@@ -152,6 +155,11 @@ class WeightLoading:
         for thread in self._threads:
             thread.result()
 
+    @property
+    def seconds(self) -> float:
+        """That it took, once finish() has returned."""
+        return max(self._ends) - self._began
+
     def _work(self) -> None:
         worker = _Worker(self._device)
         try:
@@ -162,6 +170,7 @@ class WeightLoading:
                     break
                 worker.copy(piece)
             worker.finish()
+            self._ends.append(time.monotonic())
         except BaseException:
             self._left.clear()  # for the others, too: it is of no use any more
             raise

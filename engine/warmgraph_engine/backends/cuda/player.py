@@ -151,6 +151,9 @@ class _Launches:
         self._parameters = parameters  # kept alive
         self._calls = list(zip(configs, functions, parameters.addresses, strict=True))
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def enqueue(self) -> None:
         for config, function, parameters in self._calls:
             check(cuda.cuLaunchKernelEx(config, function, parameters, 0))
@@ -199,6 +202,7 @@ class CudaLaunches:
 
     def enqueue(self, _stream: Any) -> None:
         """The launches behind the inputs' alone, into the stream that they were made for."""
+        self._device.launches += len(self._nodes)
         self._nodes.enqueue()
 
     def hand_over(self, rest: Callable[[Any], object]) -> None:
@@ -206,7 +210,9 @@ class CudaLaunches:
         first `rest` puts into the stream that it is given. Waits for nothing."""
         self._device.use()
         self._turns.begin()
-        self._inputs[self._turns.current].enqueue()
+        inputs = self._inputs[self._turns.current]
+        self._device.launches += len(inputs)
+        inputs.enqueue()
         rest(self._device.stream)
         self._turns.done()
 
