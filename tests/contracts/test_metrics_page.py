@@ -47,7 +47,7 @@ def of_the_engine() -> Iterator[Metric]:
     ExecutionSwitch(Execution.GRAPHS, registry)
     yield from registry.collect()
     graphs = cast(Any, SimpleNamespace(entries=list, capture_failures=0))
-    yield from GraphMetrics(StepCounts(), graphs).collect()
+    yield from GraphMetrics(StepCounts(), graphs, lambda: 0).collect()
     publishing = cast(Any, SimpleNamespace(stored=0, failed=0))
     reporter = Reporter(model="", revision="", buckets=(), started_at=0.0)
     yield from CacheMetrics(KEY, publishing, reporter).collect()
