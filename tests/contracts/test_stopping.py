@@ -14,7 +14,8 @@ class Slow:
     def find_spec(self, name, path, target=None):
         if name == {library!r}:
             print("importing", flush=True)
-            time.sleep(60)
+            for _ in range(6000):  # imports are many short things, between which signals count
+                time.sleep(0.01)
 
 sys.meta_path.insert(0, Slow())
 from {module} import main
