@@ -35,7 +35,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         self._reports = _Reports(work / "reports.sock")
         began = time.perf_counter()
         environment = {**os.environ, "TRITON_CACHE_DIR": str(work / "triton")}
-        command = [sys.executable, "-m", "warmgraph_engine.main", *flags, f"--model={model}"]
+        command = [sys.executable, "-m", "warmgraph_engine", *flags, f"--model={model}"]
         command += ["--host=127.0.0.1", f"--port={PORT}", "--served-model-name=m"]
         command += [f"--cache-directory={work / 'cache'}"]
         command += [f"--report-socket={self._reports.path}"]

@@ -49,7 +49,7 @@ _BATCHES = (1, 8, 64)
 _PERCENTILES = {f"p{percent}": f"p{percent}" for percent in (50, 95, 99)}
 _LATENCIES = {
     "to the first token": "ttft_ms",
-    "between two tokens": "itl_ms",
+    "between two events": "itl_ms",
     "whole request": "request_ms",
 }
 _KEPT = "{@.accepted:.0f} of {@.drafted:.0f}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ from warmgraph_api.report import BucketState, CacheResult, PodState
 ENGINE_PORT, SIDECAR_PORT = 8124, 8125
 ENGINE, SIDECAR = (f"http://127.0.0.1:{port}" for port in (ENGINE_PORT, SIDECAR_PORT))
 PATIENCE_SECONDS = 300
+UNREACHABLE = (OSError, http.client.HTTPException)
+"""What asking a process raises that is not there yet, or not any more."""
+
 BUCKETS = {
     "few": ("--decode-buckets=1,2", "--prefill-buckets=16", "--max-batch-size=2"),
     "many": (
@@ -50,22 +54,27 @@ class Pod:
         socket = f"--report-socket={work / 'report.sock'}"
         host = "--host=127.0.0.1"
         settle = "--drain-settle-seconds=0"  # no proxy has to follow
-        # As in a pod: the sidecar is there before the engine is started.
-        self._sidecar = _start("warmgraph_sidecar", host, socket, settle, f"--port={SIDECAR_PORT}")
-        _wait(f"{SIDECAR}/healthz", self._sidecar)
-        self._began = time.monotonic()
-        self._engine = _start(
-            "warmgraph_engine.main",
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._sidecar_flags = (host, socket, settle, f"--port={SIDECAR_PORT}")
+        self._engine_flags = (
             *(host, socket, f"--port={ENGINE_PORT}", f"--model={arguments.model}"),
             *(f"--device={arguments.device}", f"--model-revision={revision}"),
             *("--served-model-name=m", f"--cache-directory={work / 'cache'}"),
             *(*LIMITS, *BUCKETS[arguments.buckets]),
         )
 
-    def wait_until_ready(self) -> float:
+    def start(self) -> float:
         """Seconds from the engine's start until the sidecar says that the pod is ready."""
-        _wait(f"{SIDECAR}/readyz", self._engine)
-        return time.monotonic() - self._began
+        # As in a pod: the sidecar is there before the engine is started.
+        self._run("warmgraph_sidecar", self._sidecar_flags, until=f"{SIDECAR}/healthz")
+        began = time.monotonic()
+        self._run("warmgraph_engine", self._engine_flags, until=f"{SIDECAR}/readyz")
+        return time.monotonic() - began
+
+    def _run(self, module: str, flags: Sequence[str], *, until: str) -> None:
+        command = [sys.executable, "-m", module, *flags]
+        self._processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        _wait(until, self._processes[-1])
 
     def wait_until_stored(self) -> None:
         end = time.monotonic() + PATIENCE_SECONDS
@@ -88,16 +97,14 @@ class Pod:
 
     def stop(self) -> None:
         """As the kubelet does it: drain, then SIGTERM, the sidecar last."""
-        with contextlib.suppress(urllib.error.URLError):
+        with contextlib.suppress(*UNREACHABLE):
             _get(f"{SIDECAR}/drain")
-        for process in (self._engine, self._sidecar):
+        for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
-
-
-def _start(module: str, *flags: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", module, *flags]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _get(url: str, body: object = None) -> bytes:
@@ -116,8 +123,8 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
             _get(url)
         except urllib.error.HTTPError as error:
             why = error.read().decode()
-        except urllib.error.URLError as error:
-            why = str(error.reason)
+        except UNREACHABLE as error:
+            why = str(error)
         else:
             return
         if process.poll() is not None:
@@ -131,7 +138,7 @@ def life(arguments: argparse.Namespace, work: Path, revision: str) -> Iterator[P
     """A pod from its start until it has answered, told and stopped."""
     pod = Pod(arguments, work, revision)
     try:
-        ready = pod.wait_until_ready()
+        ready = pod.start()
         began = time.monotonic()
         yield pod
         answered = time.monotonic() - began

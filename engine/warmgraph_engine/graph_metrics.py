@@ -51,7 +51,7 @@ class GraphMetrics(Collector):
         if launched is not None:
             yield CounterMetricFamily(
                 "warmgraph_kernel_launches",
-                "Kernels launched one by one: of eager steps, and those in front of a graph.",
+                "Kernels launched one by one: of eager steps, and those outside of a graph.",
                 value=launched,
             )
         checks = CounterMetricFamily(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from warmgraph_api import openfiles
 from warmgraph_api.resource import Device, Execution
-from warmgraph_api.stopping import end_at_sigterm
 from warmgraph_engine.config import EngineConfig, parse
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _LOADING_SECONDS = 1.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    end_at_sigterm()
     config = parse(argv)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
@@ -79,7 +77,3 @@ def _start_in_thread(config: EngineConfig, reporter: Reporter, loading: Event) -
 
     Thread(target=work, name="start", daemon=True).start()
     return future
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,8 @@
 """The engine's process: it listens, loads and warms up, serves, and stops.
 
-It listens at once and answers 503 until the warmup is over. The order of a stop: the report says
-Draining, running requests get STOP_SECONDS, the server and the engine's thread end, the cache
-keeps what traffic used.
+It listens within a second or so, and answers 503 until the warmup is over. The order of a stop: the
+report says Draining, running requests get STOP_SECONDS, the server and the engine's thread end, the
+cache keeps what traffic used.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from concurrent.futures import Future
+from typing import NoReturn
 
 import uvloop
 from aiohttp import web
@@ -80,7 +81,7 @@ class _Process:
             runner = make_runner(create_app(service))
             await runner.setup()
             if not await self._listen(runner):
-                return 1
+                _abandon(1)
         started, starting = asyncio.Event(), self._starting
         starting.add_done_callback(lambda _: loop.call_soon_threadsafe(started.set))
         await _first(started, self._stop)
@@ -94,10 +95,8 @@ class _Process:
             await asyncio.to_thread(self._started.close)
         if publisher is not None:
             await asyncio.to_thread(publisher.stop)
-        if not starting.done():
-            # The loading thread may be deep inside a library; nothing is lost by not waiting.
-            logging.shutdown()
-            os._exit(self._exit_status)
+        if self._started is None:
+            _abandon(self._exit_status)
         return self._exit_status
 
     def _publisher(self) -> Publisher | None:
@@ -185,6 +184,13 @@ class _Process:
         deadline = loop.time() + STOP_SECONDS
         while self._reporter.load().in_flight and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)  # the engine's thread has no event for it
+
+
+def _abandon(status: int) -> NoReturn:
+    """End a process whose start goes on, or failed and left threads at work. They may be deep
+    inside a library, or read a model for minutes; nothing is lost by not waiting for them."""
+    logging.shutdown()
+    os._exit(status)
 
 
 async def _first(*events: asyncio.Event) -> None:

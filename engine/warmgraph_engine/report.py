@@ -133,8 +133,9 @@ class Reporter:
             yield
         finally:
             span = Span(name=name, start_seconds=began, seconds=self.since_start() - began)
-            spans = [*self._report.timeline, span]  # they may overlap, and end in another order
-            self._update(timeline=sorted(spans, key=lambda span: span.start_seconds))
+            with self._changed:
+                spans = [*self._report.timeline, span]  # they overlap, and end in another order
+                self._update(timeline=sorted(spans, key=lambda span: span.start_seconds))
 
     def since_start(self) -> float:
         """Seconds since the process started."""
@@ -142,11 +143,14 @@ class Reporter:
 
     def _enter(self, stage: Stage, message: str = "", **fields: object) -> None:
         kept = {Stage.FAILED} if stage is Stage.FAILED else {Stage.FAILED, Stage.DRAINING}
-        if self._report.stage not in kept:
+        with self._changed:
+            enters = self._report.stage not in kept
+            if enters:
+                fields |= {"stage": stage, "message": message}
+            if fields:
+                self._update(**fields)
+        if enters:
             _log.info("%s%s", stage, f": {message}" if message else "")
-            fields |= {"stage": stage, "message": message}
-        if fields:
-            self._update(**fields)
 
     def _update(self, **fields: object) -> None:
         with self._changed:

@@ -72,7 +72,7 @@ def start(
     """Load the model and warm it up, telling the reporter of every move. Calls `loading` when the
     interpreter has time for other threads.
 
-    Raises ModelError, WarmupFailedError or RankError.
+    Raises ModelError, ModelFilesError, WarmupFailedError or RankError.
     """
     if config.tensor_parallel_size == 1:
         return _start(config, reporter, loading, None)
@@ -87,51 +87,66 @@ def start(
 def _start(
     config: EngineConfig, reporter: Reporter, loading: Callable[[], None], ranks: Ranks | None
 ) -> Started:
+    beside = ThreadPoolExecutor(2, "beside")
+    try:
+        return _load(config, reporter, loading, ranks, beside)
+    finally:
+        # After an error nobody waits for what is still read.
+        beside.shutdown(wait=False, cancel_futures=True)
+
+
+def _load(
+    config: EngineConfig,
+    reporter: Reporter,
+    loading: Callable[[], None],
+    ranks: Ranks | None,
+    beside: ThreadPoolExecutor,
+) -> Started:
     reporter.set_stage(Stage.LOADING_MODEL, str(config.model))
-    with ThreadPoolExecutor(2, "beside") as beside:
-        with reporter.span("Load model"):
-            checkpoint = Checkpoint(config.model)
-            text_loading = beside.submit(_load_text, config.model, checkpoint.config.vocabulary)
-            digest = beside.submit(lambda: checkpoint.digest)
-            settings = backend_settings(config, checkpoint)
-            if config.device is Device.CPU:
-                loading()  # torch is read from disk, for seconds
-            backend, facts = _open(config, checkpoint, settings, reporter, ranks)
-        _log.info("%s", backend.layout.describe())
-        counts = StepCounts()
-        graphs = GraphTable(
-            backend,
-            config.buckets,
-            speculative_tokens=config.speculative_tokens,
-            on_change=reporter.set_bucket,
-        )
-        digest.result()
-        key = cache_key(config, checkpoint, settings, facts)
-        store: GraphCache = Store(
-            config.cache_directory,
-            key,
-            mode=config.cache_mode,
-            retention=config.cache_retention,
-            user=config.cache_user,
-        )
-        if ranks is not None:
-            store = RankStores(store, ranks)
-        publishing = Publishing(store, backend, graphs, counts, reporter)
+    with reporter.span("Load model"):
+        checkpoint = Checkpoint(config.model)
+        text_loading = beside.submit(_load_text, config.model, checkpoint.config.vocabulary)
+        digest = beside.submit(checkpoint.read_digest, reporter.move)
+        settings = backend_settings(config, checkpoint)
+        if config.device is Device.CPU:
+            loading()  # torch is read from disk, for seconds
+        backend, facts = _open(config, checkpoint, settings, reporter, ranks)
+    _log.info("%s", backend.layout.describe())
+    counts = StepCounts()
+    graphs = GraphTable(
+        backend,
+        config.buckets,
+        speculative_tokens=config.speculative_tokens,
+        on_change=reporter.set_bucket,
+    )
+    digest.result()
+    key = cache_key(config, checkpoint, settings, facts)
+    store: GraphCache = Store(
+        config.cache_directory,
+        key,
+        mode=config.cache_mode,
+        retention=config.cache_retention,
+        user=config.cache_user,
+    )
+    if ranks is not None:
+        store = RankStores(store, ranks)
+    publishing = Publishing(store, backend, graphs, counts, reporter)
 
-        def look_up() -> Lookup:
-            found = store.look_up()
-            publishing.set_earlier(found)
-            return found
+    def look_up() -> Lookup:
+        found = store.look_up()
+        publishing.set_earlier(found)
+        return found
 
-        answers = KnownAnswers(backend, graphs, counts, settings.dtype)
-        warmup = Warmup(config, graphs, reporter, answers)
-        left = warmup.run(
-            look_up,
-            backend.finish_loading,
-            key_digest=key.digest(),
-            restored=loading,  # what is left waits for the weights, or for the GPU
-        )
-        text = text_loading.result()
+    def restored() -> None:
+        loading()  # what is left waits for the weights, or for the GPU
+        if text_loading.done():
+            text_loading.result()  # a model without a tokenizer is told before graphs are captured
+
+    answers = KnownAnswers(backend, graphs, counts, settings.dtype)
+    left = Warmup(config, graphs, reporter, answers).run(
+        look_up, backend.finish_loading, key_digest=key.digest(), restored=restored
+    )
+    text = text_loading.result()
     idle = between_steps(
         config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left
     )

@@ -29,8 +29,8 @@ main()
         ("warmgraph_sidecar.__main__", "aiohttp", []),
         ("warmgraph_operator.__main__", "aiohttp", []),
         ("warmgraph_activator.__main__", "aiohttp", []),
-        ("warmgraph_engine.main", "numpy", ["--model=/models/m"]),
-        ("warmgraph_engine.main", "aiohttp", ["--model=/models/m"]),
+        ("warmgraph_engine.__main__", "numpy", ["--model=/models/m"]),
+        ("warmgraph_engine.__main__", "aiohttp", ["--model=/models/m"]),
     ],
 )
 def test_sigterm_ends_a_process_that_still_imports(

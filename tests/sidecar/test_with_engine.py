@@ -48,7 +48,7 @@ async def start_engine(tmp_path: Path) -> AsyncIterator[StartEngine]:
 
     async def start_engine(socket: Path, *flags: str) -> None:
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-m", "warmgraph_engine.main", f"--model={model}", *FLAGS],
+            *[sys.executable, "-m", "warmgraph_engine", f"--model={model}", *FLAGS],
             *[f"--report-socket={socket}", *flags],
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )

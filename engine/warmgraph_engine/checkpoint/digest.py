@@ -13,7 +13,7 @@ name and holds none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from warmgraph_engine.checkpoint.safetensors_file import SafetensorsFile
 
@@ -24,11 +24,13 @@ STRIDE_BYTES = 1 << 20
 """A 16 GB model is 16,000 page reads, about 0.1 s from the page cache."""
 
 
-def weights_digest(files: Sequence[SafetensorsFile]) -> str:
-    """SHA-256 in hex; independent of file names and folder."""
+def weights_digest(files: Sequence[SafetensorsFile], progress: Callable[[], None]) -> str:
+    """SHA-256 in hex; independent of file names and folder. `progress` is called after each file:
+    from a cold disk, one takes seconds."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.size.to_bytes(8, "little"))
         digest.update(hashlib.sha256(file.header).digest())
         digest.update(file.samples(SAMPLE_BYTES, STRIDE_BYTES))
+        progress()
     return digest.hexdigest()

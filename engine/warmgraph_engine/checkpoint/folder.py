@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
 
 from warmgraph_engine.checkpoint.digest import weights_digest
@@ -20,6 +20,7 @@ class Checkpoint:
             raise ModelError(f"{folder}: no such folder")
         self.config, self.raw_config = read_config(folder)
         self._files = [SafetensorsFile(path) for path in _weight_files(folder)]
+        self._digest = ""
         self.tensors: dict[str, StoredTensor] = {}
         for file in self._files:
             self.tensors.update(file.tensors)
@@ -28,10 +29,16 @@ class Checkpoint:
     def bytes(self) -> int:
         return sum(file.size for file in self._files)
 
-    @cached_property
+    def read_digest(self, progress: Callable[[], None]) -> None:
+        """Have the digest ready; `progress` is called after each file."""
+        self._digest = weights_digest(self._files, progress)
+
+    @property
     def digest(self) -> str:
         """Of the weights, see digest.py."""
-        return weights_digest(self._files)
+        if not self._digest:
+            self.read_digest(lambda: None)
+        return self._digest
 
     def tensor(self, name: str) -> StoredTensor:
         try:

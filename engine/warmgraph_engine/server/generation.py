@@ -37,10 +37,10 @@ class Mailbox:
 
 
 AT_ONCE = 16
-"""Requests that a step's tokens reach as soon as they are there, however short the steps are."""
+"""Outputs that a step's tokens reach as soon as they are there, however short the steps are."""
 
 EVENT_SECONDS = 125e-6
-"""For each request beyond those: how long the next outputs wait at least. Telling one takes the
+"""For each output beyond those: how long the next tokens wait at least. Telling one takes the
 event loop some 30 µs, and the engine's thread needs the interpreter too. So of 64 streams each gets
 an event every 6 ms at most, with all tokens since the last."""
 
@@ -53,13 +53,14 @@ class Post:
         self._loop = loop
         self._boxes: dict[int, Mailbox] = {}
         self._lock = threading.Lock()
-        self._delivered: list[Output] = []
+        self._delivered: list[tuple[list[Output], float]] = []
+        """What steps brought and nobody was told of yet, and when it came."""
         self._not_before = 0.0
 
     def deliver(self, outputs: list[Output]) -> None:
         with self._lock:
             waiting = bool(self._delivered)
-            self._delivered += outputs
+            self._delivered.append((outputs, time.monotonic()))
         if not waiting and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._distribute_in_time)
 
@@ -81,14 +82,14 @@ class Post:
 
     def _distribute(self) -> None:
         with self._lock:
-            outputs, self._delivered = self._delivered, []
-        now = time.monotonic()
-        told = len({output.sequence.id for output in outputs})
+            delivered, self._delivered = self._delivered, []
+        told = len({output.sequence.id for outputs, _ in delivered for output in outputs})
         self._not_before = self._loop.time() + EVENT_SECONDS * max(0, told - AT_ONCE)
-        for output in outputs:
-            box = self._boxes.get(output.sequence.id)
-            if box is not None:  # else the client has gone
-                box.put(output, now)
+        for outputs, at in delivered:
+            for output in outputs:
+                box = self._boxes.get(output.sequence.id)
+                if box is not None:  # else the client has gone
+                    box.put(output, at)
 
 
 class Generation:

@@ -59,6 +59,7 @@ def test_a_graph_without_launches_has_no_parameters() -> None:
         (("i32", "one"), TypeError),
         (("i32", 1.5), TypeError),
         (("f32", "one"), struct.error),
+        (("f32", 1e39), OverflowError),
         (("region", 4), KeyError),
     ],
 )

@@ -56,7 +56,7 @@ class Engine:
         self._log = log
         with log.open("wb") as file:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "warmgraph_engine.main", *FLAGS, *arguments],
+                [*prefix, sys.executable, "-m", "warmgraph_engine", *FLAGS, *arguments],
                 stderr=file,
                 **options,
             )

@@ -161,8 +161,9 @@ class WeightLoading:
         return max(self._ends) - self._began
 
     def _work(self) -> None:
-        worker = _Worker(self._device)
+        worker = None
         try:
+            worker = _Worker(self._device)
             while True:
                 try:
                     piece = self._left.popleft()
@@ -175,7 +176,8 @@ class WeightLoading:
             self._left.clear()  # for the others, too: it is of no use any more
             raise
         finally:
-            worker.close()
+            if worker is not None:
+                worker.close()
 
 
 class _Worker:

@@ -20,8 +20,8 @@ class Words(dict[Parameter, int]):
     """What lies in a parameter's slot. A model's graphs have 50,000 parameters and few different
     ones, so each is made once.
 
-    Raises KeyError for a kind or a region that there is none of, TypeError or struct.error for a
-    value that is not of its kind.
+    Raises KeyError for a kind or a region that there is none of; TypeError, OverflowError or
+    struct.error for a value that is not of its kind.
     """
 
     def __init__(self, regions: Mapping[str, int]) -> None:

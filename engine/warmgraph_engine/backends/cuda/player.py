@@ -82,7 +82,7 @@ class CudaPlayer:
                 inputs=[made(recorded.nodes[:inputs], words) for words in self._words],
                 nodes=made(recorded.nodes[inputs:], self._words[0]),
             )
-        except (KeyError, IndexError, TypeError, struct.error, CudaError) as error:
+        except (KeyError, IndexError, TypeError, OverflowError, struct.error, CudaError) as error:
             raise ImageError(f"has an unusable node: {error!r}") from error
 
     def _checked(self, image: GraphImage) -> document.Document:
