@@ -60,10 +60,12 @@ class Started:
 
     def close(self) -> None:
         """Keep what traffic used, for the order of the next start. The engine's thread is over."""
-        self.publishing.publish()
-        self.store.close()
-        if self.ranks is not None:
-            self.ranks.close()
+        try:
+            self.publishing.publish()
+            self.store.close()
+        finally:
+            if self.ranks is not None:
+                self.ranks.close()
 
 
 def start(

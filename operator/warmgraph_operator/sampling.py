@@ -46,6 +46,11 @@ class Autoscaling:
         """A decision was written: the next sample's number is the operator's own."""
         self._memories[key] = written(self._memories.get(key, Memory()), replicas)
 
+    def rest(self, key: Key) -> None:
+        """Somebody else has the say: what sufficed before is no reason afterwards."""
+        if key in self._memories:
+            self._memories[key] = Memory(replicas=self._memories[key].replicas)
+
     def forget(self, key: Key) -> None:
         self._memories.pop(key, None)
 
@@ -73,6 +78,7 @@ class Sampler:
         """The autoscaler's word on these states, or on those of the pass; None where it has no
         say."""
         if not self.may_scale or self.infd.spec.scaling.autoscaler is not Autoscaler.BUILT_IN:
+            self.autoscaling.rest(self.infd.key)
             return None
         sample = inputs(
             self.infd,

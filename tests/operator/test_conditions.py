@@ -159,6 +159,12 @@ def test_a_revision_that_ran_stays_up_to_date_in_trouble() -> None:
     assert said(infd(status=SERVED), seen)["UpToDate"] == "True CurrentRevision"
 
 
+def test_a_pod_that_was_ready_alone_is_proof_that_its_revision_runs() -> None:
+    """Of two wanted replicas only one has ever found room, and now it is in trouble."""
+    seen = observed(pod(ready=False), reports={"tiny-1": state(ready=False, ready_at=5.0)})
+    assert said(infd(), seen)["UpToDate"] == "True CurrentRevision"
+
+
 def test_a_surge_without_room_says_how_to_do_without() -> None:
     lack = {"status": "False", "reason": "Unschedulable", "message": "Insufficient nvidia.com/gpu"}
     waits = pod("tiny-2", revision="r2", conditions=[{"type": "PodScheduled", **lack}])

@@ -161,11 +161,6 @@ def test_gpus_are_asked_for_unless_the_user_asks() -> None:
         assert engine(engine=cuda, template={"resources": own})["resources"] == own
 
 
-def test_ranks_share_memory() -> None:
-    assert "shm" in volumes(engine={"device": "cuda", "tensorParallelSize": 2})
-    assert "shm" not in volumes(engine={"device": "cuda"})
-
-
 def test_placement_and_the_users_own_volumes_are_passed_on() -> None:
     template = {
         "nodeSelector": {"gpu": "h200"},

@@ -129,7 +129,7 @@ class _Player:
         question = self._ranks.ask(f"load the graph of {name}", load)
         try:
             graph = _unanimous(lambda: self._local.load(image), question.problem, ImageError)
-        except ImageError:
+        except BaseException:
             self._steps.dropped.append(number)
             raise
         return _Graph(graph, self._steps, number, image.size)

@@ -13,8 +13,9 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError, wait
 from concurrent.futures import TimeoutError as LateError
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -70,6 +71,11 @@ class Question:
                 raise self._lose(rank, how) from None
         return [answer.result() for answer in self._answers.values()]
 
+    def problem_by(self, seconds: float) -> str:
+        """As problem(), but a rank that is late is a problem and not lost. Raises RankError."""
+        late = wait(self._answers.values(), seconds).not_done
+        return f"a rank has not been done within {seconds:g} s" if late else self.problem()
+
     def problem(self) -> str:
         """Of the first rank that could not; empty if all could. Raises RankError."""
         found = [(rank, a.problem) for rank, a in enumerate(self.answers(), start=1) if a.problem]
@@ -83,12 +89,12 @@ class Question:
         return not self._answers[rank].done()
 
     def answer(self, rank: int, answer: Answer) -> None:
-        if self.waits_for(rank):  # else it is lost, and this was on its way
+        with suppress(InvalidStateError):  # it is lost, and this was on its way
             self._answers[rank].set_result(answer)
 
     def fail(self, error: RankError) -> None:
         for answer in self._answers.values():
-            if not answer.done():
+            with suppress(InvalidStateError):  # it was answered at the last moment
                 answer.set_exception(error)
 
 
@@ -208,8 +214,9 @@ class Ranks:
                 with self._sending:
                     child.messages.sendall(data)
             except OSError as error:
-                unlike = RuntimeError(f"rank {child.rank} takes no commands: {error}")
-                raise self.blame(unlike) from error
+                # Its socket tells why, if it has ended; else it has not read for a long time.
+                self._ended.wait(GRACE_SECONDS)
+                raise self.lose(child.rank, "takes no commands") from error
 
     def _doing(self, rank: int) -> str:
         """What a rank was asked for last and has not done, following "was to"."""

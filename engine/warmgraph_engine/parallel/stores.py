@@ -12,6 +12,9 @@ from warmgraph_engine.parallel.ranks import RankError, Ranks
 from warmgraph_engine.store.layout import Plan
 from warmgraph_engine.store.store import GraphCache, Lookup
 
+PUBLISH_SECONDS = 60.0
+"""For the others to write their entries: a disk may take its time, and no request waits for it."""
+
 
 class RankStores:
     """Rank 0's store, with the others' behind it."""
@@ -42,7 +45,8 @@ class RankStores:
         buckets = [(image.kind, image.size) for image in images]
         try:
             # Before rank 0's own: without that entry nobody restores anything.
-            problem = self._ranks.ask("store its graphs", Publish(buckets=buckets)).problem()
+            asked = self._ranks.ask("store its graphs", Publish(buckets=buckets))
+            problem = asked.problem_by(PUBLISH_SECONDS)
         except RankError as error:
             problem = str(error)
         return problem or self._own.publish(images, news)

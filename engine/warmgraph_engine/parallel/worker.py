@@ -152,8 +152,13 @@ class Worker:
 
     def publish(self, command: Publish, number: int) -> Answer:
         images = [self._images[bucket] for bucket in command.buckets if bucket in self._images]
-        # What traffic wanted is kept in rank 0's entry.
-        return Answer(number=number, problem=self._store.publish(images, Plan(buckets=[])))
+        try:
+            # What traffic wanted is kept in rank 0's entry.
+            problem = self._store.publish(images, Plan(buckets=[]))
+        except Exception as error:  # of any kind: an answer is waited for
+            _log.exception("graphs cannot be stored")
+            problem = first_line(error)
+        return Answer(number=number, problem=problem)
 
 
 class _Connection:

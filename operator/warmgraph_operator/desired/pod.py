@@ -172,8 +172,6 @@ def _engine_mounts(infd: InferenceDeployment) -> list[Object]:
     claim = model_claim(spec.model.uri)
     if claim:
         mounts.append(_mount("model", f"{ports.MODEL_DIRECTORY}/{claim}", read_only=True))
-    if spec.engine.tensor_parallel_size > 1:
-        mounts.append(_mount("shm", "/dev/shm"))  # noqa: S108
     return [*mounts, *spec.template.volume_mounts]
 
 
@@ -188,9 +186,6 @@ def _volumes(infd: InferenceDeployment) -> list[Object]:
     if claim:
         source = {"claimName": claim, "readOnly": True}
         volumes.append({"name": "model", "persistentVolumeClaim": source})
-    if spec.engine.tensor_parallel_size > 1:
-        # The ranks' collectives go through shared memory; a runtime's default is 64 MB.
-        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory"}})
     return [*volumes, *spec.template.volumes]
 
 

@@ -256,7 +256,9 @@ def up_to_date(facts: Facts) -> Verdict:
         return _false(Reason.ROLLED_BACK, facts.decided.failed_revision)
     if facts.observed.deployment is None and facts.decided.problems:
         return _false(*facts.decided.problems[0])
-    has_run = facts.updated_ready > 0 or facts.was_available
+    states = map(facts.state, facts.updated)
+    was_ready = any(state is not None and state.ready_at is not None for state in states)
+    has_run = facts.updated_ready > 0 or was_ready or facts.was_available
     if facts.rolled_out and (has_run or facts.at_zero):
         return _true(Reason.CURRENT_REVISION, f"revision {facts.target}")
     if facts.deadline_exceeded:

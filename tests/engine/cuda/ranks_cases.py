@@ -16,7 +16,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from safetensors.torch import save_file
 
-from tests.engine.cuda.backend_cases import OPTIONS, requests
+from tests.engine.cuda import tiny
+from tests.engine.cuda.backend_cases import requests
 from tests.engine.cuda.models import checkpoint_tensors, random_weights
 from tests.engine.cuda.working import WorkingGpu
 from tests.engine.harness import Engine, Result
@@ -81,11 +82,11 @@ def started(
     model: Path, cache: Path | None, ranks: int, device: Device = Device.CUDA, **changes: Any
 ) -> Iterator[tuple[Started, Reporter]]:
     values = {
-        "kv_block_size": OPTIONS.block_size,
-        "kv_cache_bytes": OPTIONS.kv_cache_bytes,
-        "max_model_length": OPTIONS.max_model_length,
-        "max_batch_size": OPTIONS.max_batch_size,
-        "max_batch_tokens": OPTIONS.max_batch_tokens,
+        "kv_block_size": tiny.options().block_size,
+        "kv_cache_bytes": tiny.options().kv_cache_bytes,
+        "max_model_length": tiny.options().max_model_length,
+        "max_batch_size": tiny.options().max_batch_size,
+        "max_batch_tokens": tiny.options().max_batch_tokens,
         "buckets": BUCKETS,
         "rank_timeout_seconds": 600.0,
     }

@@ -51,7 +51,7 @@ class Pair:
                     for name in ("peers.inbox", "peers.flags")
                 ]
             ),
-            "work.reductions": torch.zeros(3, dtype=torch.int32),
+            "work.reductions": torch.zeros(3, dtype=torch.int64),
             "results.lost": torch.zeros(1, dtype=torch.int32),
         }
 
@@ -133,3 +133,15 @@ def test_a_rank_that_does_not_come_is_told_to_the_host_and_waited_for_once(
     monkeypatch.setattr(reduction, "REDUCE_SPINS", 1 << 30)
     pair.reduce(3, comes=False)
     assert pair.memory["work.reductions"].tolist() == [3, 0, 1]
+
+
+def test_a_flag_that_was_raised_very_long_ago_is_not_taken_for_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few steps are as large as to need every program: theirs may be billions of sums old."""
+    monkeypatch.setattr(reduction, "REDUCE_SPINS", 50)
+    pair = Pair(0)
+    pair.reduce(3)
+    pair.memory["work.reductions"][0] = (1 << 31) + 5
+    pair.reduce(3, comes=False)
+    assert pair.memory["results.lost"].tolist() == [2]  # 1 + rank 1

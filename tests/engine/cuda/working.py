@@ -91,6 +91,10 @@ class WorkingGpu(InterpretedGpu):
     def cuEventSynchronize(self, event: int) -> tuple[Any]:
         return self._wait(self._recorded.get(event, (0, 0))[1])
 
+    def cuEventElapsedTime(self, begin: int, end: int) -> tuple[Any, float]:
+        """A millisecond for each thing that was enqueued between."""
+        return _OK, float(self._recorded[end][1] - self._recorded[begin][1])
+
     def cuStreamDestroy(self, stream: Any) -> tuple[Any]:
         self._streams.pop(int(stream))
         return (_OK,)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from tests.engine.store.engines import BUCKETS, Engine
 from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, StepKind
 from warmgraph_api.resource import Execution
 from warmgraph_engine.parallel import processes
-from warmgraph_engine.parallel.ranks import RankError
+from warmgraph_engine.parallel.messages import Answer
+from warmgraph_engine.parallel.ranks import Question, RankError
 from warmgraph_engine.step import PathReason, StepError
 
 pytestmark = pytest.mark.timeout(600)
@@ -159,3 +161,13 @@ def test_a_rank_that_does_not_answer_is_named(model: Path, monkeypatch: pytest.M
     with pytest.raises(RankError) as raised, engine(model, rank_timeout_seconds=2):
         pass
     assert str(raised.value) == ("rank 1 has not answered within 2 s; it was to capture prefill 16")
+
+
+def test_a_rank_whose_disk_is_slow_is_late_and_not_lost() -> None:
+    def lose(rank: int, how: str) -> RankError:
+        raise AssertionError(f"rank {rank} {how}")
+
+    question = Question("store its graphs", {1: Future()}, lose, 0.01)
+    assert question.problem_by(0.01) == "a rank has not been done within 0.01 s"
+    question.answer(1, Answer(number=1, problem="the disk is full"))
+    assert question.problem_by(0.01) == "rank 1: the disk is full"

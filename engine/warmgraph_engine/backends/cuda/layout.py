@@ -121,7 +121,7 @@ def plan_peers(config: ModelConfig, settings: BackendSettings) -> ArenaLayout:
     layout = ArenaLayout()
     inbox = (2, settings.ranks, max_tokens(settings), config.hidden)
     layout.add("peers.inbox", "float32", inbox)
-    layout.add("peers.flags", "int32", (settings.ranks, REDUCE_PROGRAMS))
+    layout.add("peers.flags", "int64", (settings.ranks, REDUCE_PROGRAMS))
     return layout
 
 
@@ -160,4 +160,4 @@ def _add_work(
     layout.add("work.arrived", "int32", (sequences, config.kv_heads))
     if settings.ranks > 1:
         layout.add("work.places", "int64", (2, settings.ranks))
-        layout.add("work.reductions", "int32", (3,))
+        layout.add("work.reductions", "int64", (3,))

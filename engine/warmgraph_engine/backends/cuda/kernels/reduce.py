@@ -5,7 +5,8 @@ into every inbox, raises its flag there, waits for the flags of the others, and 
 its own inbox in the order of ranks: all ranks get the same bits, whoever comes first.
 
 A flag holds the number of the reduction that it was raised for, an epoch that the kernel counts in
-the device's memory: a graph is replayed with the arguments that it was stored with. The inbox has
+the device's memory: a graph is replayed with the arguments that it was stored with. It has 64 bits,
+since a program that only the largest steps need finds flags that may be very old. The inbox has
 two halves that are used in turns. A rank that writes to a half in epoch n has seen the others'
 flags of n - 1, which they raised after their kernels of n - 2 had ended: nobody still reads it.
 
@@ -34,7 +35,7 @@ def _send(value, places_ptr, place, cols, live, RANKS: tl.constexpr):
 def _raise_flags(places_ptr, at, rank, epoch, RANKS: tl.constexpr):
     for peer in tl.static_range(RANKS):
         if peer != rank:
-            flags = tl.load(places_ptr + RANKS + peer).to(tl.pointer_type(tl.int32))
+            flags = tl.load(places_ptr + RANKS + peer).to(tl.pointer_type(tl.int64))
             tl.atomic_xchg(flags + at, epoch, sem="release", scope="sys")
 
 
@@ -101,7 +102,7 @@ def reduce_add_norm(
     # From the L2 cache: this multiprocessor's own may hold an earlier kernel's.
     epoch = tl.load(state_ptr, cache_modifier=".cg") + 1
     is_lost = tl.load(state_ptr + 2, cache_modifier=".cg")
-    half = (epoch & 1).to(tl.int64) * RANKS * SLOTS
+    half = (epoch & 1) * RANKS * SLOTS
     i = program.to(tl.int64)
     while i < rows:
         row = i
