@@ -49,6 +49,7 @@ class InterpretedGpu:
         self._done: dict[int, int] = {}
         self._timed: set[int] = set()
         self._recorded: dict[int, tuple[int, int]] = {}
+        self.multiprocessors = 132
         self.compiled: list[str] = []
         """Kernels, in the order in which they were compiled."""
         self.milliseconds = 0
@@ -113,6 +114,8 @@ class InterpretedGpu:
         return _OK, b"interpreted"
 
     def cuDeviceGetAttribute(self, attribute: Any, _device: int) -> tuple[Any, int]:
+        if attribute is driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+            return _OK, self.multiprocessors
         return _OK, 9 if "MAJOR" in attribute.name else 0
 
     def cuDriverGetVersion(self) -> tuple[Any, int]:

@@ -25,7 +25,7 @@ from warmgraph_api.report import Bucket, BucketMode, CacheResult, StepKind
 from warmgraph_api.resource import Device
 from warmgraph_engine import startup
 from warmgraph_engine.config import EngineConfig
-from warmgraph_engine.models.config import parse_config
+from warmgraph_engine.models.config import ModelError, parse_config
 from warmgraph_engine.parallel import processes
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.startup import Started
@@ -149,3 +149,15 @@ def test_two_ranks_give_what_one_cpu_gives_captured_restored_and_eagerly(
         assert reporter.snapshot().check.message == "2 by stored answer, 0 in full"
         assert gpu.compiled == compiled, "a restored start compiles nothing"
         assert [result.ids for result in served(start)] == expected
+
+
+def test_a_gpu_that_cannot_run_all_of_a_sum_at_once_is_refused(
+    gpu: WorkingGpu, model: Path
+) -> None:
+    """Its programs wait for those of the other GPU: each must be there."""
+    gpu.multiprocessors = 100
+    with (
+        pytest.raises(ModelError, match=r"size 2: .* has 100 multiprocessors, .* needs 128"),
+        started(model, None, 2),
+    ):
+        pass

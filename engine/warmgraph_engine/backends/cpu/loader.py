@@ -17,6 +17,8 @@ from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.models.weights import WeightSpec
 
+_FP8_NUMBERS = 1 << 20
+
 _STORED_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -46,16 +48,23 @@ def load_weights(
                 raise ModelError(
                     f"tensor {part} is {tuple(stored.shape)}, which does not fit config.json"
                 )
-            rows.copy_(_through_fp8(source) if quantizes(spec) else source)
+            if quantizes(spec):
+                _copy_through_fp8(source, rows)
+            else:
+                rows.copy_(source)
             row += len(source)
         if row != len(target):
             raise ModelError(f"tensors {', '.join(spec.parts)} have {row} rows, not {len(target)}")
         progress()
 
 
-def _through_fp8(matrix: torch.Tensor) -> torch.Tensor:
-    values = matrix.to(torch.float32).contiguous().numpy()
-    return torch.from_numpy(fp8.dequantize_rows(*fp8.quantize_rows(values)))
+def _copy_through_fp8(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Some rows at a time: on the way a number takes some 20 bytes."""
+    step = max(1, _FP8_NUMBERS // source.shape[1])
+    for first in range(0, len(source), step):
+        values = source[first : first + step].to(torch.float32).contiguous().numpy()
+        numbers = fp8.dequantize_rows(*fp8.quantize_rows(values))
+        target[first : first + step].copy_(torch.from_numpy(numbers))
 
 
 def _tensor(stored: StoredTensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import (
     HOST_SETS,
+    REDUCE_PROGRAMS,
     geometry,
     plan_device,
     plan_host,
@@ -185,6 +186,11 @@ def _check_model(config: ModelConfig) -> None:
 def _share_memory(
     device: Device, config: ModelConfig, settings: BackendSettings, peers: Peers
 ) -> PeerMemory:
+    if device.multiprocessors < REDUCE_PROGRAMS:
+        raise ModelError(
+            f"--tensor-parallel-size {settings.ranks}: {device.name} has {device.multiprocessors}"
+            f" multiprocessors, and what adds up over GPUs needs {REDUCE_PROGRAMS}"
+        )
     try:
         return PeerMemory(device, plan_peers(config, settings), peers, settings.rank)
     except CudaError as error:

@@ -33,13 +33,15 @@ class Device:
         self.use()
         self.name = check(cuda.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
         attribute = cuda.CUdevice_attribute
-        major, minor = (
+        major, minor, multiprocessors = (
             check(cuda.cuDeviceGetAttribute(name, self._device))
             for name in (
                 attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                 attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
             )
         )
+        self.multiprocessors = int(multiprocessors)
         self.capability = 10 * int(major) + int(minor)
         self.cuda_version = int(check(cuda.cuDriverGetVersion()))
         self.allocations = 0
