@@ -43,6 +43,21 @@ def _row(label: str, pattern: str, *keys: object) -> tuple[str, ...]:
     return (label, *(pattern.replace("@", str(key)) for key in keys))
 
 
+def _rows(patterns: Mapping[str, str], *keys: object) -> list[tuple[str, ...]]:
+    return [_row(label, pattern, *keys) for label, pattern in patterns.items()]
+
+
+_SERVED = {
+    "between two tokens, one stream": "{@.itl_ms:.3f} ms",
+    "8 streams": "{@.tok_s_8:,.0f} tok/s",
+    "64 streams": "{@.tok_s_64:,.0f} tok/s",
+}
+_STARTED = {
+    "exec to first answer, nothing stored or compiled": "{@.no_cache_s:.1f} s",
+    "exec to first answer, graphs stored": "{@.first_token_s:.2f} s",
+}
+
+
 _EXECUTIONS = ("graphs", "eager")
 _MODES = ("full", "piecewise", "eager")
 _BATCHES = (1, 8, 64)
@@ -68,14 +83,7 @@ def _decode(quantization: str) -> Shown:
     command, shapes = _serving(quantization)
     return Shown(
         command=command,
-        table=Table(
-            ("", "1.1B", "8B"),
-            [
-                _row("between two tokens, one stream", "{@.itl_ms:.3f} ms", *shapes),
-                _row("8 streams", "{@.tok_s_8:,.0f} tok/s", *shapes),
-                _row("64 streams", "{@.tok_s_64:,.0f} tok/s", *shapes),
-            ],
-        ),
+        table=Table(("", "1.1B", "8B"), _rows(_SERVED, *shapes)),
     )
 
 
@@ -99,16 +107,15 @@ def _coldstart(quantization: str) -> Shown:
         command=command,
         table=Table(
             ("", "1.1B", "8B"),
-            [
-                _row(label, pattern, *shapes)
-                for label, pattern in (
-                    ("exec to first answer, nothing stored or compiled", "{@.no_cache_s:.1f} s"),
-                    ("exec to first answer, graphs stored", "{@.first_token_s:.2f} s"),
-                    ("of that: to find, read and rebuild 36 graphs", "{@.graphs_s:.2f} s"),
-                    ("stored graphs and their kernels", "{@.entry_mb:.1f} MB"),
-                    *_STAGES.items(),
-                )
-            ],
+            _rows(
+                {
+                    **_STARTED,
+                    "of that: to find, read and rebuild 36 graphs": "{@.graphs_s:.2f} s",
+                    "stored graphs and their kernels": "{@.entry_mb:.1f} MB",
+                    **_STAGES,
+                },
+                *shapes,
+            ),
         ),
     )
 
@@ -127,22 +134,7 @@ SHOWN: Mapping[str, Shown] = {
     ),
     "parallel": Shown(
         command="gpu_parallel --folder DIR --sizes 2",
-        table=Table(
-            ("", "8B on 2 GPUs"),
-            [
-                _row(label, pattern, "8b.2")
-                for label, pattern in (
-                    ("between two tokens, one stream", "{@.itl_ms:.3f} ms"),
-                    ("8 streams", "{@.tok_s_8:,.0f} tok/s"),
-                    ("64 streams", "{@.tok_s_64:,.0f} tok/s"),
-                    ("exec to first answer, nothing stored or compiled", "{@.no_cache_s:.1f} s"),
-                    (
-                        "exec to first answer, graphs of both ranks stored",
-                        "{@.first_token_s:.2f} s",
-                    ),
-                )
-            ],
-        ),
+        table=Table(("", "8B on 2 GPUs"), _rows({**_SERVED, **_STARTED}, "8b.2")),
     ),
     "idle": Shown(
         command="idle_gap",

@@ -19,6 +19,35 @@ def normalize(h, weight_ptr, bias_ptr, cols, live, eps, H: tl.constexpr, LAYER: 
 
 
 @triton.jit
+def finish(
+    added,
+    row,
+    place,
+    projection_bias_ptr,
+    residual_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    cols,
+    live,
+    eps,
+    HAS_BIAS: tl.constexpr,
+    GATHER: tl.constexpr,
+    H: tl.constexpr,
+    LAYER: tl.constexpr,
+):
+    """One row of add_norm, its projection added up: row `row` of the residual, `place` of out."""
+    if HAS_BIAS:
+        added += tl.load(projection_bias_ptr + cols, mask=live, other=0.0)
+    h = tl.load(residual_ptr + row * H + cols, mask=live, other=0.0).to(tl.float32) + added
+    h = h.to(residual_ptr.dtype.element_ty)
+    if not GATHER:
+        tl.store(residual_ptr + row * H + cols, h, mask=live)
+    h = normalize(h.to(tl.float32), weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
+    tl.store(out_ptr + place * H + cols, h.to(out_ptr.dtype.element_ty), mask=live)
+
+
+@triton.jit
 def embed_norm(
     ids_ptr,
     positions_ptr,
@@ -88,11 +117,20 @@ def add_norm(
     added = tl.zeros([BLOCK_H], tl.float32)
     for split in tl.static_range(SPLITS):
         added += tl.load(partial_ptr + (split * tokens + row) * H + cols, mask=live, other=0.0)
-    if HAS_BIAS:
-        added += tl.load(projection_bias_ptr + cols, mask=live, other=0.0)
-    h = tl.load(residual_ptr + row * H + cols, mask=live, other=0.0).to(tl.float32) + added
-    h = h.to(residual_ptr.dtype.element_ty)
-    if not GATHER:
-        tl.store(residual_ptr + row * H + cols, h, mask=live)
-    h = normalize(h.to(tl.float32), weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
-    tl.store(out_ptr + program * H + cols, h.to(out_ptr.dtype.element_ty), mask=live)
+    finish(
+        added,
+        row,
+        program,
+        projection_bias_ptr,
+        residual_ptr,
+        weight_ptr,
+        bias_ptr,
+        out_ptr,
+        cols,
+        live,
+        eps,
+        HAS_BIAS,
+        GATHER,
+        H,
+        LAYER,
+    )

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from warmgraph_engine.backends.cuda.kernels.common import wait_for_previous
-from warmgraph_engine.backends.cuda.kernels.norm import normalize
+from warmgraph_engine.backends.cuda.kernels.norm import finish
 
 
 @triton.jit
@@ -127,14 +127,23 @@ def reduce_add_norm(
         for source in tl.static_range(RANKS):
             part = inbox_ptr + (half + source * SLOTS + i) * H + cols
             added += tl.load(part, mask=live, other=0.0, cache_modifier=".cg")
-        if HAS_BIAS:
-            added += tl.load(projection_bias_ptr + cols, mask=live, other=0.0)
-        h = tl.load(residual_ptr + row * H + cols, mask=live, other=0.0).to(tl.float32) + added
-        h = h.to(residual_ptr.dtype.element_ty)
-        if not GATHER:
-            tl.store(residual_ptr + row * H + cols, h, mask=live)
-        h = normalize(h.to(tl.float32), weight_ptr, bias_ptr, cols, live, eps, H, LAYER)
-        tl.store(out_ptr + i * H + cols, h.to(out_ptr.dtype.element_ty), mask=live)
+        finish(
+            added,
+            row,
+            i,
+            projection_bias_ptr,
+            residual_ptr,
+            weight_ptr,
+            bias_ptr,
+            out_ptr,
+            cols,
+            live,
+            eps,
+            HAS_BIAS,
+            GATHER,
+            H,
+            LAYER,
+        )
         i += programs
     ended = tl.atomic_add(state_ptr + 1, 1, sem="acq_rel")
     if ended == programs - 1:
