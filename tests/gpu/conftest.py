@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.engine.cuda.models import (
     llama_values,
     random_weights,
 )
+from tests.engine.process.engines import Start, starting
 from tests.engine.texts import VOCABULARY, byte_level_tokenizer
 from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.base import Graph, GraphImage
@@ -131,3 +132,11 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Served]:
         return made[key]
 
     return make
+
+
+@pytest.fixture
+def start(tmp_path: Path, servable: Path) -> Iterator[Start]:
+    flags = [f"--model={servable}", "--device=cuda", "--kv-cache-memory=16Mi"]
+    # The known answers' contexts are some 20 tokens: more than the smaller bucket holds.
+    with starting(tmp_path, *flags, "--prefill-buckets=16,32") as start:
+        yield start

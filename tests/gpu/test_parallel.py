@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cuda.bindings import driver as cuda
 
-from tests.engine.parallel.test_process import TWO, children, other_rank, runs
-from tests.engine.process.test_process import PATIENCE_SECONDS, Engine
+from tests.engine.parallel.test_process import TWO, other_rank, runs
+from tests.engine.process.engines import PATIENCE_SECONDS, Start
 from tests.gpu.reductions import check_reductions
 from tests.gpu.test_process import libraries
 
@@ -35,33 +34,13 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def start(tmp_path: Path, servable: Path) -> Iterator[Callable[..., Engine]]:
-    engines: list[Engine] = []
-
-    def start(*arguments: str) -> Engine:
-        flags = [f"--model={servable}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
-        flags.append("--prefill-buckets=16,32")
-        engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        for process in children(engine):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
-
-
 @pytest.mark.parametrize("hidden", [576, 4096])
 def test_a_thousand_sums_are_right_and_the_same_bits_on_both(tmp_path: Path, hidden: int) -> None:
     check_reductions(tmp_path, hidden=hidden, rounds=1000)
 
 
 def test_two_ranks_answer_as_one_captured_restored_and_eagerly(
-    start: Callable[..., Engine], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     one = start()
     one.serve()
@@ -95,9 +74,7 @@ def test_two_ranks_answer_as_one_captured_restored_and_eagerly(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_lost_rank_is_named_and_the_engine_ends(
-    start: Callable[..., Engine], number: signal.Signals
-) -> None:
+def test_a_lost_rank_is_named_and_the_engine_ends(start: Start, number: signal.Signals) -> None:
     engine = start(TWO, "--rank-timeout-seconds=5")
     engine.serve()
     worker = other_rank(engine)

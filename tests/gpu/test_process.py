@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.engine.process.engines import PATIENCE_SECONDS, Engine, Start, reports_of
 from tests.engine.process.switching import check_switching_keeps_serving
-from tests.engine.process.test_process import PATIENCE_SECONDS, Engine, reports_of
 from warmgraph_api.report import BucketState, CheckState, Stage
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def start(tmp_path: Path, servable: Path) -> Iterator[Callable[..., Engine]]:
-    engines: list[Engine] = []
-
-    def start(*arguments: str) -> Engine:
-        flags = [f"--model={servable}", "--device=cuda", "--kv-cache-memory=16Mi", *arguments]
-        # The known answers' contexts are some 20 tokens: more than the smaller bucket holds.
-        flags.append("--prefill-buckets=16,32")
-        engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
 
 
 def libraries(engine: Engine) -> str:
@@ -39,7 +20,7 @@ def libraries(engine: Engine) -> str:
 
 
 def test_the_second_start_restores_the_graphs_without_torch_or_a_compiler(
-    start: Callable[..., Engine], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     cache = f"--cache-directory={tmp_path / 'cache'}"
     first = start(cache)
@@ -67,7 +48,7 @@ def test_the_second_start_restores_the_graphs_without_torch_or_a_compiler(
 
 
 def test_graphs_of_another_quantization_are_a_miss_and_its_own_are_restored(
-    start: Callable[..., Engine], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     cache = f"--cache-directory={tmp_path / 'cache'}"
     plain = start(cache)
@@ -93,7 +74,7 @@ def test_graphs_of_another_quantization_are_a_miss_and_its_own_are_restored(
 
 
 def test_ready_means_that_every_eager_bucket_is_captured_and_checked(
-    start: Callable[..., Engine], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     """And so the very first request is replayed from graphs."""
     server = socket.socket(socket.AF_UNIX)
@@ -121,7 +102,7 @@ def test_ready_means_that_every_eager_bucket_is_captured_and_checked(
 
 
 def test_switching_graphs_off_and_on_keeps_serving_with_equal_answers(
-    start: Callable[..., Engine],
+    start: Start,
 ) -> None:
     engine = start()
     engine.serve()

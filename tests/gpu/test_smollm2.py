@@ -11,7 +11,7 @@ import torch
 
 from tests.engine.cuda.serving import Serving
 from tests.engine.harness import sequence
-from tests.engine.process.test_process import Engine
+from tests.engine.process.engines import Start, starting
 from tests.engine.prompts import PROMPTS
 from tests.gpu import real_model
 from warmgraph_api.report import StepKind
@@ -108,33 +108,23 @@ def test_greedy_tokens_of_20_prompts_are_those_of_transformers(
 
 
 @pytest.fixture
-def start(tmp_path: Path, folder: Path) -> Iterator[Callable[..., Engine]]:
-    engines: list[Engine] = []
-
-    def start(*arguments: str) -> Engine:
-        flags = [
-            f"--model={folder}",
-            "--served-model-name=model",
-            "--device=cuda",
-            "--dtype=float32",
-            "--kv-block-size=16",
-            "--kv-cache-memory=256Mi",
-            "--max-model-length=256",
-            "--prefill-buckets=16,32",
-            *arguments,
-        ]
-        engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
+def start(tmp_path: Path, folder: Path) -> Iterator[Start]:
+    flags = [
+        f"--model={folder}",
+        "--served-model-name=model",
+        "--device=cuda",
+        "--dtype=float32",
+        "--kv-block-size=16",
+        "--kv-cache-memory=256Mi",
+        "--max-model-length=256",
+        "--prefill-buckets=16,32",
+    ]
+    with starting(tmp_path, *flags) as start:
+        yield start
 
 
 def test_the_process_answers_with_the_same_text_with_graphs_and_without(
-    start: Callable[..., Engine], folder: Path, outputs_in: Callable[[str], Outputs]
+    start: Start, folder: Path, outputs_in: Callable[[str], Outputs]
 ) -> None:
     text = TextModel.load(folder, vocabulary=Checkpoint(folder).config.vocabulary)
     # A character may be cut in two where an output ends.

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,15 +15,13 @@ from typing import Any
 import pytest
 
 from tests.engine.checkpoints import write_servable_checkpoint
-from tests.engine.process.test_process import PATIENCE_SECONDS, Engine
+from tests.engine.process.engines import PATIENCE_SECONDS, Engine, Start, children, starting
 from warmgraph_api import wire
 from warmgraph_api.report import Stage
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_SECONDS)
 
 TWO = "--tensor-parallel-size=2"
-
-Start = Callable[..., Engine]
 
 
 @pytest.fixture(scope="module")
@@ -34,32 +31,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, model: Path) -> Iterator[Start]:
-    engines: list[Engine] = []
-
-    def start(*arguments: str) -> Engine:
-        flags = [f"--model={model}", *arguments]
-        engines.append(Engine(flags, tmp_path / f"log-{len(engines)}"))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        for process in children(engine):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
-
-
-def children(engine: Engine) -> list[int]:
-    """Process ids of the other ranks."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(engine.process.pid), "-f", "parallel.worker"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return [int(line) for line in found.stdout.split()]
+    with starting(tmp_path, f"--model={model}") as start:
+        yield start
 
 
 def other_rank(engine: Engine) -> int:

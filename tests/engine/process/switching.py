@@ -6,7 +6,7 @@ import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.engine.process.test_process import Engine
+from tests.engine.process.engines import Engine
 
 ROUNDS = 3
 TOKENS = 40

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
 import shutil
-import signal
 import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.engine.checkpoints import write_servable_checkpoint
+from tests.engine.process.engines import PATIENCE_SECONDS, Engine, Start, reports_of, starting
 from warmgraph_api import wire
-from warmgraph_api.report import CacheResult, Stage, WarmupReport
-
-PATIENCE_SECONDS = 90
-"""Importing torch alone takes 4 s, and ten times that on a busy machine."""
+from warmgraph_api.report import CacheResult, Stage
 
 pytestmark = pytest.mark.timeout(3 * PATIENCE_SECONDS)
-
-FLAGS = [
-    "--host=127.0.0.1",
-    "--port=0",
-    "--max-model-length=64",
-    "--kv-cache-memory=64Ki",
-    "--kv-block-size=4",
-    "--decode-buckets=1,2",
-    "--prefill-buckets=16",
-    "--max-batch-tokens=32",
-]
 
 
 @pytest.fixture
@@ -47,83 +28,10 @@ def model(tmp_path: Path) -> Path:
     return write_servable_checkpoint(tmp_path / "model")
 
 
-class Engine:
-    """A running process."""
-
-    def __init__(
-        self, arguments: list[str], log: Path, *, prefix: tuple[str, ...] = (), **options: Any
-    ) -> None:
-        self._log = log
-        with log.open("wb") as file:
-            self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "warmgraph_engine", *FLAGS, *arguments],
-                stderr=file,
-                **options,
-            )
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def wait_for(self, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            assert self.process.poll() is None, self.log
-            time.sleep(0.05)
-        raise AssertionError(f"not within {PATIENCE_SECONDS} s:\n{self.log}")
-
-    def url(self) -> str:
-        line = self.wait_for(
-            lambda: next((n for n in self.log.splitlines() if "listening on" in n), None)
-        )
-        return f"http://{line.rpartition(' ')[2]}"
-
-    def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(self.url() + path, timeout=PATIENCE_SECONDS) as response:
-                return response.status, response.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    def serve(self) -> None:
-        self.wait_for(lambda: self.get("/health")[0] == 200)
-
-    def complete(self, prompt: str, max_tokens: int = 8) -> str:
-        body = {"model": "model", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-        request = urllib.request.Request(
-            self.url() + "/v1/completions",
-            json.dumps({**body, "ignore_eos": True}).encode(),
-            {"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
-            text = json.load(response)["choices"][0]["text"]
-        assert isinstance(text, str)
-        return text
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE_SECONDS)
-
-
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
-    engines: list[Engine] = []
-
-    def start(*arguments: str, **options: Any) -> Engine:
-        engines.append(Engine(list(arguments), tmp_path / f"log-{len(engines)}", **options))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
-
-
-Start = Callable[..., Engine]
+def start(tmp_path: Path) -> Iterator[Start]:
+    with starting(tmp_path) as start:
+        yield start
 
 
 def test_it_listens_at_once_serves_when_warm_and_stops_cleanly(start: Start, model: Path) -> None:
@@ -286,13 +194,6 @@ def test_it_can_be_stopped_while_it_loads(start: Start, model: Path) -> None:
     engine = start(f"--model={model}")
     engine.url()
     assert engine.stop() == 0
-
-
-def reports_of(connection: socket.socket) -> Iterator[WarmupReport]:
-    connection.settimeout(PATIENCE_SECONDS)
-    with connection.makefile("rb") as lines:
-        for line in lines:
-            yield wire.decode_report(line)
 
 
 def test_the_sidecar_sees_the_whole_start(start: Start, model: Path, tmp_path: Path) -> None:

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engine.checkpoints import write_servable_checkpoint
+from tests.engine.process.engines import PATIENCE_SECONDS, Start, starting
 from tests.engine.process.switching import check_switching_keeps_serving, steps
-from tests.engine.process.test_process import PATIENCE_SECONDS, Engine
 
 pytestmark = pytest.mark.timeout(3 * PATIENCE_SECONDS)
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
-    engines: list[Engine] = []
+def start(tmp_path: Path) -> Iterator[Start]:
     model = write_servable_checkpoint(tmp_path / "model")
-
-    def start(*arguments: str) -> Engine:
-        engines.append(Engine([f"--model={model}", *arguments], tmp_path / f"log-{len(engines)}"))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
+    with starting(tmp_path, f"--model={model}") as start:
+        yield start
 
 
 def test_switching_graphs_off_and_on_keeps_serving_with_equal_answers(
-    start: Callable[..., Engine],
+    start: Start,
 ) -> None:
     engine = start()
     engine.serve()
@@ -41,7 +32,7 @@ def test_switching_graphs_off_and_on_keeps_serving_with_equal_answers(
 
 
 def test_a_switch_while_the_model_loads_holds_from_the_first_request_on(
-    start: Callable[..., Engine],
+    start: Start,
 ) -> None:
     engine = start()
     engine.url()  # it listens, and so it takes signals
@@ -53,7 +44,7 @@ def test_a_switch_while_the_model_loads_holds_from_the_first_request_on(
 
 
 def test_an_engine_that_was_started_without_graphs_says_that_it_has_none(
-    start: Callable[..., Engine],
+    start: Start,
 ) -> None:
     engine = start("--execution=Eager")
     engine.serve()
