@@ -31,6 +31,7 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.step import Step, StepRow
 
 PROMPT = list(range(1000, 1016))
@@ -63,7 +64,9 @@ class Ours:
         tables = [[1 + i * self._blocks + j for j in range(self._blocks)] for i in range(batch)]
         last = []
         for table in tables:
-            row = StepRow(token_ids=PROMPT, start_position=0, block_table=table, logit_rows=1)
+            row = StepRow(
+                token_ids=PROMPT, start_position=0, block_table=BlockTable(table), logit_rows=1
+            )
             result = self._executor.execute(Step(kind=StepKind.PREFILL, rows=[row]))
             last.append(int(result.logits[0].argmax()))
         began = time.perf_counter()
@@ -72,7 +75,7 @@ class Ours:
                 StepRow(
                     token_ids=[token],
                     start_position=position,
-                    block_table=table,
+                    block_table=BlockTable(table),
                     logit_rows=1,
                 )
                 for token, table in zip(last, tables, strict=True)

@@ -24,6 +24,7 @@ from warmgraph_engine.backends.base import Backend
 from warmgraph_engine.backends.open import open_backend
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import Step, StepRow
 
@@ -51,7 +52,7 @@ def prompts(batch: int, length: int) -> Step:
             token_ids=[(31 * row + 7 * token) % 50257 for token in range(length)],
             slot=row,
             start_position=0,
-            block_table=[1 + row * blocks + block for block in range(blocks)],
+            block_table=BlockTable(1 + row * blocks + block for block in range(blocks)),
             logit_rows=1,
         )
         for row in range(batch)

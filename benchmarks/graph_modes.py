@@ -35,6 +35,7 @@ from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaPlayer
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import Step, StepDraw, StepRow
 
@@ -65,7 +66,7 @@ def decode(batch: int) -> Step:
             token_ids=[7 * row + 5],
             slot=row,
             start_position=POSITION,
-            block_table=[1 + row * BLOCKS + block for block in range(BLOCKS)],
+            block_table=BlockTable(1 + row * BLOCKS + block for block in range(BLOCKS)),
             logit_rows=1,
             draw=StepDraw(),
         )

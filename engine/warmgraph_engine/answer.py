@@ -40,7 +40,9 @@ def question(
 ) -> str:
     """SHA-256 of everything that is asked: the step, the bucket's shape that it is padded to, and
     the steps that wrote its contexts, in the shapes in which bucket `writer` ran them."""
-    return hashlib.sha256(msgspec.json.encode((shape, step, writer, contexts))).hexdigest()
+    return hashlib.sha256(
+        msgspec.json.encode((shape, step, writer, contexts), enc_hook=list)
+    ).hexdigest()
 
 
 def digest_of(asked: str, logits: np.ndarray[Any, Any], drawn: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 
 from warmgraph_api.report import StepKind
-from warmgraph_engine.buffers import DUMMY_BLOCK
+from warmgraph_engine.kv import DUMMY_BLOCK, BlockTable
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Limits, Step, StepDraw, StepRow
 
@@ -16,7 +16,9 @@ def canary_step(shape: StepShape) -> Step:
 
     Captures run with it, so that they may happen between the steps of real requests.
     """
-    row = StepRow(token_ids=[0], start_position=0, block_table=[DUMMY_BLOCK], logit_rows=1)
+    row = StepRow(
+        token_ids=[0], start_position=0, block_table=BlockTable([DUMMY_BLOCK]), logit_rows=1
+    )
     return Step(kind=shape.kind, rows=[row])
 
 
@@ -97,7 +99,7 @@ def _row(
         token_ids=tokens,
         slot=sequence,
         start_position=start,
-        block_table=[sequence + 1],
+        block_table=BlockTable([sequence + 1]),
         logit_rows=logits,
         draw=StepDraw() if logits else None,
     )

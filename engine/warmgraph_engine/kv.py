@@ -7,12 +7,28 @@ concern; here they are numbers.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self, cast
 
 DUMMY_BLOCK = 0
 
 MIN_BLOCK_SIZE = 2
 """Of the dummy block's positions one is the canary's (canary.py), and padding needs another."""
+
+
+if TYPE_CHECKING:
+    _Array = array[int]
+else:
+    _Array = array  # no generic class before Python 3.12
+
+
+class BlockTable(_Array):
+    """A sequence's blocks in order, as int32: each step copies all of every sequence's."""
+
+    def __new__(cls, blocks: Iterable[int] | bytes = ()) -> Self:
+        """`blocks` as numbers, or as what tobytes() gave."""
+        return cast("Self", super().__new__(cls, "i", blocks))
 
 
 class OutOfBlocksError(RuntimeError):
@@ -38,11 +54,11 @@ class BlockPool:
     def used(self) -> int:
         return self.total - len(self._free)
 
-    def allocate(self, count: int) -> list[int]:
+    def allocate(self, count: int) -> BlockTable:
         """Take `count` blocks, all or none."""
         if count > len(self._free):
             raise OutOfBlocksError(f"{count} KV blocks asked for, {len(self._free)} free")
-        taken = [self._free.pop() for _ in range(count)]
+        taken = BlockTable(self._free.pop() for _ in range(count))
         for block in taken:
             self._held[block] = 1
         return taken

@@ -2,9 +2,10 @@
 
 The thread only ever holds plain token ids; text, HTTP and JSON are on the other side of
 `deliver`. One turn is: schedule, execute, sample, read the tokens, commit. Where the step itself
-has drawn all its tokens (on a GPU), the next one is handed over before they are read: the tokens
-read in a turn are then those of the turn before, and the device always has work while this thread
-reads, decides and delivers. Speculative decoding drafts from the tokens read, so it does without.
+has drawn all its tokens (on a GPU), the next one is handed over before they are read, and of large
+batches the one after it too: the tokens read in a turn are then those of a turn before, and the
+device always has work while this thread reads, decides and delivers. Speculative decoding drafts
+from the tokens read, so it does without.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -31,6 +33,12 @@ _log = logging.getLogger(__name__)
 MAX_WAITING = 1024
 """Sequences that may wait. At a few hundred tokens/s on a CPU that is already minutes of work;
 a client told to try again, or sent to another replica, is served sooner."""
+
+
+FAR_ROWS = 16
+"""Steps of more sequences than this are handed over when two are on their way, others when one is.
+With many fast streams the server's thread has much to write, and this one may wait for the
+interpreter longer than a step takes. The price is a step more for a sequence that has stopped."""
 
 
 CLOSE_SECONDS = 10.0
@@ -87,6 +95,7 @@ class EngineLoop:
         on_fault: OnFault,
         max_waiting: int = MAX_WAITING,
         speculative_tokens: int = 0,
+        far_rows: int = FAR_ROWS,
     ) -> None:
         """`speculative_tokens` is the most drafts of a sequence in one step."""
         self._executor = executor
@@ -95,7 +104,9 @@ class EngineLoop:
         self._on_fault = on_fault
         self._max_waiting = max_waiting
         self._may_run_ahead = not speculative_tokens
-        self._unread: _Issued | None = None
+        self._far_rows = far_rows
+        self._unread: deque[_Issued] = deque()
+        """Steps on their way, and over, whose tokens nobody has read."""
         self._had_work = False
         self._scheduler = Scheduler(executor.limits, speculative_tokens=speculative_tokens)
         self._deliver: Deliver = _nowhere
@@ -201,24 +212,32 @@ class EngineLoop:
     def _turn(self) -> None:
         self._take_messages()
         plan = self._scheduler.schedule()
-        issued = self._issue(plan) if plan is not None else None
-        earlier, self._unread = self._unread, issued
-        if earlier is not None:
-            self._finish(earlier)
-        if issued is not None and not (self._may_run_ahead and issued.tokens.on_device):
-            self._unread = None
-            self._finish(issued)
+        if plan is not None:
+            self._unread.append(self._issue(plan))
+        stepped = bool(self._unread)
+        self._read_all_but(self._may_stay_unread(plan))
         self._had_work = self._busy()
-        if not self._work_between_steps(self._had_work) and issued is None and earlier is None:
+        if not self._work_between_steps(self._had_work) and not stepped:
             self._sleep()
+
+    def _may_stay_unread(self, plan: Plan | None) -> int:
+        """How many steps."""
+        if plan is None:  # what the oldest one brings may be what there is to plan with
+            return len(self._unread) - 1
+        if not (self._may_run_ahead and self._unread[-1].tokens.on_device):
+            return 0
+        return 2 if len(plan.rows) > self._far_rows else 1
+
+    def _read_all_but(self, count: int) -> None:
+        while len(self._unread) > max(0, count):
+            self._finish(self._unread.popleft())
 
     def _work_between_steps(self, busy: bool) -> bool:
         """Whether there was any. Tokens that are there already are not kept waiting for it."""
         if not self._executor.idle_work_due(busy=busy):
             return False
-        unread, self._unread = self._unread, None
-        if unread is not None:
-            self._finish(unread)
+        if self._unread:
+            self._read_all_but(0)
             busy = self._busy()
         self._step_since = time.monotonic()  # a device may hang in it as in a step
         worked = self._executor.idle_work(busy=busy)
@@ -256,7 +275,7 @@ class EngineLoop:
     def _finish(self, issued: _Issued) -> None:
         """Read a step's tokens and tell each sequence what it got."""
         tokens = iter(issued.tokens.read())
-        self._step_since = None if self._unread is None else time.monotonic()
+        self._step_since = time.monotonic() if self._unread else None
         if issued.timing is not None:
             self._metrics.note_times(issued.timing.times(), follows=issued.follows)
         outputs: list[Output] = []

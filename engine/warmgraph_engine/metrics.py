@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from operator import eq
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
+from warmgraph_engine.histogram import Histogram
 from warmgraph_engine.step import StepTimes
 
 # A replayed decode step takes 1 to 50 ms, a prefill chunk up to a second on a CPU.

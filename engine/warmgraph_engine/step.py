@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from warmgraph_api.report import StepKind
+from warmgraph_engine.kv import BlockTable
 
 PENDING_TOKEN = -1
 """As a row's only token: the one drawn last for the row's slot, which only the device knows yet.
@@ -44,7 +45,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     to it from step to step, such as the token drawn last."""
     start_position: int
     """Position of the first of them; every earlier position is in the KV cache already."""
-    block_table: Sequence[int]
+    block_table: BlockTable
     """KV blocks of the sequence, in order, covering at least start_position + len(token_ids)."""
     logit_rows: int
     """How many of the last tokens need logits: 0 for a chunk inside a prompt, 1 for decode and

@@ -14,6 +14,7 @@ from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.step import Step, StepRow
 
 CONFIG: dict[str, Any] = {
@@ -134,7 +135,10 @@ def prefill(
     token_ids: list[int], blocks: list[int], *, start: int = 0, logit_rows: int = 1
 ) -> Step:
     row = StepRow(
-        token_ids=token_ids, start_position=start, block_table=blocks, logit_rows=logit_rows
+        token_ids=token_ids,
+        start_position=start,
+        block_table=BlockTable(blocks),
+        logit_rows=logit_rows,
     )
     return Step(kind=StepKind.PREFILL, rows=[row])
 
@@ -144,7 +148,12 @@ def decode(*rows: tuple[int, int, list[int]]) -> Step:
     return Step(
         kind=StepKind.DECODE,
         rows=[
-            StepRow(token_ids=[token], start_position=position, block_table=blocks, logit_rows=1)
+            StepRow(
+                token_ids=[token],
+                start_position=position,
+                block_table=BlockTable(blocks),
+                logit_rows=1,
+            )
             for token, position, blocks in rows
         ],
     )

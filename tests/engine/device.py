@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from tests.engine.toy import ToyExecutor
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.sampling.cpu import draw_token
 from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.step import (
@@ -35,7 +36,10 @@ class ToyDevice(ToyExecutor):
             assert PENDING_TOKEN not in row.token_ids or len(row.token_ids) == 1
             assert row.draw is None or row.logit_rows > 0
         # As the input buffers do: a block table grows when the next step is planned.
-        rows = [msgspec.structs.replace(row, block_table=[*row.block_table]) for row in step.rows]
+        rows = [
+            msgspec.structs.replace(row, block_table=BlockTable(row.block_table))
+            for row in step.rows
+        ]
         logits = ToyLogits(self)
         self._queue.append((Step(kind=step.kind, rows=rows), logits))
         self.most_ahead = max(self.most_ahead, len(self._queue))

@@ -16,6 +16,7 @@ from warmgraph_api.report import StepKind
 from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.base import GraphImage, ImageError
 from warmgraph_engine.backends.cuda.driver import check
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import StepShape, bucket_shape
 from warmgraph_engine.step import Step, StepRow
 
@@ -266,7 +267,7 @@ def test_steps_allocate_nothing_once_warm(serve: Callable[..., Served]) -> None:
     graph, _ = model.capture(shape)
     step = Step(
         kind=DECODE,
-        rows=[StepRow(token_ids=[5], start_position=0, block_table=[1], logit_rows=1)],
+        rows=[StepRow(token_ids=[5], start_position=0, block_table=BlockTable([1]), logit_rows=1)],
     )
     model.replay(graph, step, shape)
     model.eager(step)

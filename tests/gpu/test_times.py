@@ -10,6 +10,7 @@ import pytest
 from tests.engine.cuda.models import llama_values
 from tests.gpu.conftest import Served
 from warmgraph_api.report import StepKind
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import Step, StepDraw, StepRow, StepTimes
 
@@ -25,7 +26,9 @@ def test_times_of_steps_add_up_and_show_when_the_gpu_had_nothing_to_do(
 ) -> None:
     model = serve(llama_values(), "bfloat16", "bfloat16")
     backend = model.backend
-    row = StepRow(token_ids=[5], start_position=0, block_table=[1], logit_rows=1, draw=StepDraw())
+    row = StepRow(
+        token_ids=[5], start_position=0, block_table=BlockTable([1]), logit_rows=1, draw=StepDraw()
+    )
     step = Step(kind=StepKind.DECODE, rows=[row])
     graph, _ = model.capture(shape_of(step))
     model.replay(graph, step, shape_of(step))

@@ -15,6 +15,7 @@ import msgspec
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import BucketId, StepShape
 from warmgraph_engine.step import Step
 
@@ -105,12 +106,16 @@ _Message = TypeVar("_Message", Request, Answer)
 def _encode_hook(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, BlockTable):
+        return value.tobytes()
     raise NotImplementedError(type(value))
 
 
 def _decode_hook(kind: type, value: Any) -> Any:
     if kind is Path:
         return Path(value)
+    if kind is BlockTable:
+        return BlockTable(value)
     raise NotImplementedError(kind)
 
 

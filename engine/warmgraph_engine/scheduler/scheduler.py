@@ -10,7 +10,7 @@ output crosses into a new block. If none is free then, the latest arrival is pre
 are freed and it is computed again later. The earliest arrival is never preempted for another,
 and every accepted sequence fits the whole cache alone, so the engine always moves forward.
 
-A step may be scheduled before the tokens of the one before it are read (run-ahead). Positions are
+A step may be scheduled before the tokens of those before it are read (run-ahead). Positions are
 then known and tokens are not: `pending` stands for them. Blocks and slots of a sequence that ended
 may be given away at once, since the device runs steps in the order in which they are issued.
 
@@ -29,7 +29,7 @@ from operator import attrgetter
 import msgspec
 
 from warmgraph_api.report import StepKind
-from warmgraph_engine.kv import BlockPool, blocks_for
+from warmgraph_engine.kv import BlockPool, BlockTable, blocks_for
 from warmgraph_engine.scheduler.plan import Plan, PlannedRow
 from warmgraph_engine.scheduler.sequence import Sequence
 from warmgraph_engine.step import Limits
@@ -96,6 +96,8 @@ class Scheduler:
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self._limits.max_batch_size:
             sequence = self.waiting[0]
+            if sequence.pending:  # preempted; it is computed again with its newest tokens
+                return
             needed = blocks_for(len(sequence.tokens), self._limits.block_size)
             # One block in hand for each running sequence: any of them may need one soon, and
             # would take it from the newcomer, whose prompt would then be computed in vain.
@@ -179,7 +181,7 @@ class Scheduler:
     def _free(self, sequence: Sequence) -> None:
         self.pool.release(sequence.blocks)
         self._slots.append(sequence.slot)
-        sequence.blocks, sequence.slot = [], -1
+        sequence.blocks, sequence.slot = BlockTable(), -1
         sequence.computed = sequence.prefill_end = 0
 
 

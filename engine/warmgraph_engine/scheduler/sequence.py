@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.scheduler.ngram import NgramIndex
 
@@ -37,7 +38,7 @@ class Sequence:
     prompt_length: int = field(init=False)
     id: int = field(default_factory=_ids.__next__, init=False)
     """Grows with arrival: the scheduler's one order of precedence."""
-    blocks: list[int] = field(default_factory=list, init=False)
+    blocks: BlockTable = field(default_factory=BlockTable, init=False)
     computed: int = field(default=0, init=False)
     """Positions whose keys and values are in the cache, or are written by a step already issued."""
     prefill_end: int = field(default=0, init=False)
@@ -48,8 +49,8 @@ class Sequence:
     slot: int = field(default=-1, init=False)
     """Its place in what a device keeps per running sequence; -1 while it does not run."""
     pending: int = field(default=0, init=False)
-    """Tokens drawn by steps already issued whose results have not been read: 1 at most, and 1
-    more for each draft."""
+    """Tokens drawn by steps already issued whose results have not been read: 1 for each step, and
+    1 more for each draft."""
     ended: bool = field(default=False, init=False)
     """Finished or cancelled. A step issued before that was known may still draw for it."""
     admitted: bool = field(default=False, init=False)

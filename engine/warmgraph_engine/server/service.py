@@ -14,7 +14,8 @@ from warmgraph_engine.loop import EngineLoop
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.server.choice import Choice
 from warmgraph_engine.server.errors import ApiError, unavailable
-from warmgraph_engine.server.generation import Generation, Post
+from warmgraph_engine.server.generation import Generation
+from warmgraph_engine.server.post import Post
 from warmgraph_engine.server.validation import ModelFacts
 from warmgraph_engine.tokenizer.text import TextModel
 
@@ -72,7 +73,7 @@ class Service:
     def attach(self, engine: EngineLoop, text: TextModel) -> None:
         """Give the server its model, and start the engine's thread. Call on the event loop."""
         facts = ModelFacts(engine.limits, text.eos_token_ids, text.defaults)
-        self._post = Post(asyncio.get_running_loop())
+        self._post = Post(asyncio.get_running_loop(), self.metrics)
         self._loaded = LoadedModel(engine, text, facts)
         engine.start(self._post.deliver)
 

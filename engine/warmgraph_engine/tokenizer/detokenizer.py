@@ -44,12 +44,14 @@ class Detokenizer:
         return piece
 
     def _slide(self, length: int) -> None:
-        """Everything is out: start the window with the newest tokens, if they show a text of
-        their own that the next token can follow."""
-        newest = self._window[self._fresh :]
-        context = self._decode(newest)
-        if context and not context.endswith(REPLACEMENT):
-            self._window = newest
-            length = len(context)
+        """Everything is out: start the window with the newest token, or else with the newest
+        tokens, if that shows a text of its own that the next token can follow."""
+        for start in (len(self._window) - 1, self._fresh):  # one token's text is known already
+            newest = self._window[start:]
+            context = self._decode(newest)
+            if context and not context.endswith(REPLACEMENT):
+                self._window = newest
+                length = len(context)
+                break
         self._fresh = len(self._window)
         self._sent = length

@@ -22,13 +22,14 @@ from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
 from warmgraph_api.resource import Execution, Quantization
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
-from warmgraph_engine.backends.cuda import document
+from warmgraph_engine.backends.cuda import document, quick
 from warmgraph_engine.backends.cuda.backend import CudaBackend
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepError, StepRow
@@ -157,7 +158,7 @@ def decode(token: int, position: int, draw: StepDraw | None = None, slot: int = 
         token_ids=[token],
         slot=slot,
         start_position=position,
-        block_table=[3, 5],
+        block_table=BlockTable([3, 5]),
         logit_rows=1,
         draw=draw,
     )
@@ -244,7 +245,7 @@ def test_quantized_graphs_give_the_bits_of_eager_execution_and_the_logits_of_the
     for rows in (2, 3):
         step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
         for n, row in enumerate(step.rows):
-            row.block_table[:] = [n + 1]
+            row.block_table[:] = BlockTable([n + 1])
         replayed = GraphExecutor(backend, graphs, StepCounts()).execute(step)
         paths.add(replayed.path)
         logits = replayed.logits.on_host(range(rows)).copy()
@@ -319,7 +320,7 @@ def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
         return launch
 
     for name in ("cuLaunchKernelEx", "cuGraphLaunch"):
-        monkeypatch.setattr(driver, name, counted(getattr(driver, name)))
+        monkeypatch.setattr(quick, name, counted(getattr(quick, name)))
     assert drawn(executor) == expected
     one_layer = ["inputs.copy_inputs", "graph", "attention.attention_decode", "graph"]
     assert launched == one_layer * len(expected)

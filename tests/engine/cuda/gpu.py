@@ -22,7 +22,7 @@ from cuda.bindings import driver
 
 from tests.engine.cuda.interpreted import kernel_of
 from warmgraph_engine.backends.cpu.memory import DTYPES
-from warmgraph_engine.backends.cuda import compiler
+from warmgraph_engine.backends.cuda import compiler, quick
 from warmgraph_engine.backends.cuda.compiler import Binary, Variant
 from warmgraph_engine.backends.cuda.document import Kernel
 from warmgraph_engine.backends.cuda.memory import Addresses
@@ -58,7 +58,9 @@ class InterpretedGpu:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in dir(self):
             if name.startswith("cu"):
-                monkeypatch.setattr(driver, name, getattr(self, name))
+                for module in (driver, quick):
+                    if hasattr(module, name):
+                        monkeypatch.setattr(module, name, getattr(self, name))
         monkeypatch.setattr(compiler, "compile_variant", self._compile)
         monkeypatch.setattr(compiler, "PROCESSES", 1)
 
@@ -183,6 +185,9 @@ class InterpretedGpu:
         place = next(self._numbers)
         self._recorded[event] = int(stream), place
         return self._later(stream, lambda: self._done.update({place: self.milliseconds}))
+
+    def cuEventQuery(self, _event: int) -> tuple[Any]:
+        return (driver.CUresult.CUDA_ERROR_NOT_READY,)
 
     def cuEventSynchronize(self, event: int) -> tuple[Any]:
         if event in self._recorded:

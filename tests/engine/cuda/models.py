@@ -15,6 +15,7 @@ from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import plan_device, plan_host, plan_results
 from warmgraph_engine.backends.settings import BackendSettings, plan_arena
 from warmgraph_engine.buffers import StaticBuffers
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelConfig, parse_config
 from warmgraph_engine.models.rope import rope_tables
@@ -210,7 +211,7 @@ class Sequences:
                     StepRow(
                         token_ids=self.tokens[i][start : start + count],
                         start_position=start,
-                        block_table=self.tables[i],
+                        block_table=BlockTable(self.tables[i]),
                         logit_rows=count if logits is None else logits,
                     )
                 )

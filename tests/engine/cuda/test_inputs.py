@@ -9,6 +9,7 @@ from tests.engine.cuda.models import llama, settings
 from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import plan_host
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import StepShape, shape_of
 from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepRow
 
@@ -39,7 +40,7 @@ def row(token: int, *, slot: int = 0, logits: int = 1, draw: StepDraw | None = N
         token_ids=[token],
         slot=slot,
         start_position=0,
-        block_table=[1],
+        block_table=BlockTable([1]),
         logit_rows=logits,
         draw=draw,
     )
@@ -69,7 +70,7 @@ def test_each_draw_has_its_last_row_and_its_slot_and_all_others_none(buffers: Bu
             token_ids=[3, 4, 5],
             slot=3,
             start_position=0,
-            block_table=[2],
+            block_table=BlockTable([2]),
             logit_rows=2,
             draw=DRAW,
         ),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tests.engine.checkpoints import decode, prefill
 from warmgraph_api.report import StepKind
 from warmgraph_engine.buffers import BufferSizes, StaticBuffers
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import bucket_shape, shape_of
 from warmgraph_engine.step import Step, StepRow
 
@@ -48,8 +49,10 @@ def test_decode_padding_is_one_token_in_the_dummy_block(buffers: StaticBuffers) 
 
 def test_a_prefill_chunk_of_several_sequences(buffers: StaticBuffers) -> None:
     rows = [
-        StepRow(token_ids=[1, 2, 3], start_position=3, block_table=[5, 6], logit_rows=0),
-        StepRow(token_ids=[4, 5], start_position=0, block_table=[7], logit_rows=1),
+        StepRow(
+            token_ids=[1, 2, 3], start_position=3, block_table=BlockTable([5, 6]), logit_rows=0
+        ),
+        StepRow(token_ids=[4, 5], start_position=0, block_table=BlockTable([7]), logit_rows=1),
     ]
     shape = bucket_shape(StepKind.PREFILL, 8, max_batch_size=4, speculative_tokens=0)
     buffers.fill(Step(kind=StepKind.PREFILL, rows=rows), shape)

@@ -17,6 +17,7 @@ from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Path as StepPath
 from warmgraph_engine.step import PathReason, Step, StepError, StepRow
@@ -98,9 +99,14 @@ def test_prefill_of_any_size_equals_eager(engine: Engine, tokens: int) -> None:
 
 def test_a_step_with_chunks_of_several_sequences_equals_eager(engine: Engine) -> None:
     rows = [
-        StepRow(token_ids=[1, 2, 3, 4, 5], start_position=0, block_table=[3, 5], logit_rows=0),
-        StepRow(token_ids=[6], start_position=0, block_table=[1], logit_rows=1),
-        StepRow(token_ids=[7, 8, 9], start_position=0, block_table=[2], logit_rows=1),
+        StepRow(
+            token_ids=[1, 2, 3, 4, 5],
+            start_position=0,
+            block_table=BlockTable([3, 5]),
+            logit_rows=0,
+        ),
+        StepRow(token_ids=[6], start_position=0, block_table=BlockTable([1]), logit_rows=1),
+        StepRow(token_ids=[7, 8, 9], start_position=0, block_table=BlockTable([2]), logit_rows=1),
     ]
     engine.both(Step(kind=StepKind.PREFILL, rows=rows))
 

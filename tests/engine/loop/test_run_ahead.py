@@ -28,10 +28,11 @@ def fed(engine: Engine) -> list[int]:
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "top_p": 0.9, "top_k": 9, "seed": 3}])
-def test_the_device_always_has_its_next_step(params):
-    with running_engine(run_ahead=True) as engine:
+@pytest.mark.parametrize(("far_rows", "steps"), [(1, 2), (0, 3)])
+def test_the_device_always_has_its_next_step_and_of_many_rows_two(params, far_rows, steps):
+    with running_engine(run_ahead=True, far_rows=far_rows) as engine:
         engine.generate(sequence([1, 2], max_tokens=20, **params))
-        assert engine.executor.most_ahead == 2
+        assert engine.executor.most_ahead == steps
         pending = [PENDING_TOKEN in row.token_ids for s in engine.executor.steps for row in s.rows]
         assert pending == [False] + [True] * 19
 
@@ -74,19 +75,20 @@ def test_a_minimum_length_needs_logits_only_until_it_is_reached():
     assert all(in_step[6:])
 
 
-def test_a_sequence_that_stopped_gets_one_step_more_whose_token_is_dropped():
+@pytest.mark.parametrize(("far_rows", "more"), [(1, 1), (0, 2)])
+def test_a_sequence_that_stopped_gets_a_step_or_two_more_whose_tokens_are_dropped(far_rows, more):
     with running_engine() as plain:
         [free] = plain.generate(sequence([7, 8], max_tokens=12))
     stop = free.ids[5]
     length = free.ids.index(stop) + 1
-    with running_engine(run_ahead=True) as engine:
+    with running_engine(run_ahead=True, far_rows=far_rows) as engine:
         [result] = engine.generate(
             sequence([7, 8], max_tokens=12, stop_token_ids=frozenset({stop}))
         )
         assert result.ids == free.ids[:length]
         assert result.finish is FinishReason.STOP
         engine.generate(sequence([1], max_tokens=1))  # whatever was on its way is over
-        assert len(fed(engine)) == length
+        assert len(fed(engine)) == length - 1 + more
         assert engine.loop._scheduler.pool.used == 0
 
 
@@ -222,9 +224,11 @@ WORKLOAD = st.lists(
 """Each request with the turn in which it arrives and the one in which it is cancelled."""
 
 
-def outcome(facts: Limits, workload: list, *, run_ahead: bool) -> tuple[Engine, list[Result]]:
+def outcome(
+    facts: Limits, workload: list, *, run_ahead: bool, far_rows: int = 0
+) -> tuple[Engine, list[Result]]:
     """What each request gets, turn by turn in this thread."""
-    engine = Engine(facts, run_ahead=run_ahead)
+    engine = Engine(facts, run_ahead=run_ahead, far_rows=far_rows)
     engine.loop._deliver = engine.collect
     sequences = []
     for request, _, _ in workload:
@@ -247,8 +251,9 @@ def outcome(facts: Limits, workload: list, *, run_ahead: bool) -> tuple[Engine, 
         engine.loop._turn()
         turn += 1
         assert turn < 1000
-    engine.loop.wake()
-    engine.loop._turn()  # reads what was on its way
+    for _ in range(2):  # steps on their way
+        engine.loop.wake()
+        engine.loop._turn()
     results = [engine.result(one) for one in sequences]
     for one, result in zip(sequences, results, strict=True):
         if one.id in cancelled and result.finish is None:
@@ -256,11 +261,14 @@ def outcome(facts: Limits, workload: list, *, run_ahead: bool) -> tuple[Engine, 
     return engine, results
 
 
-@given(facts=FACTS, workload=WORKLOAD)
-@settings(deadline=None, max_examples=150)
-def test_whatever_comes_and_goes_a_request_gets_what_it_gets_without_run_ahead(facts, workload):
+@given(facts=FACTS, workload=WORKLOAD, far_rows=st.sampled_from([0, 2, 9]))
+@settings(deadline=None, max_examples=200)
+def test_whatever_comes_and_goes_a_request_gets_what_it_gets_without_run_ahead(
+    facts, workload, far_rows
+):
+    """One step ahead, two, or as many as the number of its rows says."""
     _, expected = outcome(facts, workload, run_ahead=False)
-    engine, results = outcome(facts, workload, run_ahead=True)
+    engine, results = outcome(facts, workload, run_ahead=True, far_rows=far_rows)
     for result, whole in zip(results, expected, strict=True):
         if result.cancelled:
             assert result.tokens == whole.tokens[: len(result.tokens)]

@@ -17,6 +17,7 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.step import Path as StepPath
 from warmgraph_engine.step import Step, StepRow
 
@@ -78,7 +79,7 @@ class World:
         return StepRow(
             token_ids=self.prompts[prompt],
             start_position=0,
-            block_table=self._blocks(prompt),
+            block_table=BlockTable(self._blocks(prompt)),
             logit_rows=1,
         )
 
@@ -90,7 +91,7 @@ class World:
                 StepRow(
                     token_ids=[output[-1]],
                     start_position=len(self.prompts[prompt]) + len(output) - 1,
-                    block_table=self._blocks(prompt),
+                    block_table=BlockTable(self._blocks(prompt)),
                     logit_rows=1,
                 )
                 for prompt, output in zip(prompts, outputs, strict=True)

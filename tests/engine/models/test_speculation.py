@@ -18,6 +18,7 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.step import Path as StepPath
 from warmgraph_engine.step import Step, StepRow
 from warmgraph_engine.tokenizer.text import TextModel
@@ -128,7 +129,7 @@ def test_verified_logits_differ_from_decoded_ones_in_the_last_bits_only(world: W
         row = StepRow(
             token_ids=ids[start : start + count],
             start_position=start,
-            block_table=blocks,
+            block_table=BlockTable(blocks),
             logit_rows=count,
         )
         return np.array(world.executor.execute(Step(kind=kind, rows=[row])).logits)

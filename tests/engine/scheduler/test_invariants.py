@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.engine.harness import sequence
 from tests.engine.toy import limits
 from warmgraph_api.report import StepKind
-from warmgraph_engine.kv import DUMMY_BLOCK, blocks_for
+from warmgraph_engine.kv import DUMMY_BLOCK, BlockTable, blocks_for
 from warmgraph_engine.sampling.sampler import SampledToken
 from warmgraph_engine.scheduler.scheduler import Scheduler
 from warmgraph_engine.step import PENDING_TOKEN
@@ -124,7 +124,7 @@ class Schedule(RuleBasedStateMachine):
         assert len(held) == len(set(held)) == self.scheduler.pool.used
         assert DUMMY_BLOCK not in held
         for s in self.scheduler.waiting:
-            assert (s.blocks, s.computed) == ([], 0)
+            assert (s.blocks, s.computed) == (BlockTable(), 0)
         for s in self.scheduler.running:
             held = max(s.computed, s.prefill_end)
             assert len(s.blocks) == blocks_for(held, FACTS.block_size), "drafts leave nothing"

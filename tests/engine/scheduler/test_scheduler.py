@@ -5,6 +5,7 @@ import pytest
 from tests.engine.harness import sequence
 from tests.engine.toy import limits
 from warmgraph_api.report import StepKind
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.scheduler.scheduler import Scheduler
 
 DECODE, PREFILL = StepKind.DECODE, StepKind.PREFILL
@@ -110,13 +111,27 @@ def test_under_pressure_the_latest_arrival_is_preempted_and_resumes_where_it_was
         turn(target)
     assert first.preemptions == 0
     assert target.waiting == [second]
-    assert (second.blocks, second.computed) == ([], 0)
+    assert (second.blocks, second.computed) == (BlockTable(), 0)
     generated = second.generated
     while target.running or target.waiting:
         turn(target)
     assert generated > 0
     assert (first.generated, second.generated) == (12, 12)
     assert target.pool.used == 0
+
+
+def test_a_preempted_sequence_waits_for_the_tokens_that_are_on_their_way_to_it():
+    first, second = sequence([1] * 4, max_tokens=12), sequence([2] * 4, max_tokens=12)
+    target = scheduler(first, second, blocks=4)
+    while not second.preemptions:  # nothing is read meanwhile
+        assert target.schedule() is not None
+    on_their_way = second.pending
+    assert on_their_way > 0
+    target.remove([first])
+    assert target.schedule() is None, "there is room, but not all that it would have to compute"
+    for _ in range(on_their_way):
+        second.append(7)
+    assert spans(target.schedule()) == [(second.id, 0, 4 + on_their_way)]
 
 
 def test_the_latest_arrival_leaves_even_if_it_is_the_one_that_needs_the_block():

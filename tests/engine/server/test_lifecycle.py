@@ -111,7 +111,7 @@ async def test_a_hundred_clients_that_leave_at_any_moment_leave_nothing_behind(s
     await asyncio.gather(*(leave_after(0.002 * number) for number in range(100)))
     await served.until(lambda: served.engine.loop.load().in_flight == 0)
     await served.until(lambda: served.blocks_used == 0)
-    assert served.service._post._boxes == {}
+    assert served.service._post._slots == {}
     assert served.engine.loop._sampler._counts == {}
 
 

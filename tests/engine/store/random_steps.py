@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.engine.store.engines import Engine, logits_of
 from warmgraph_api.report import Bucket, BucketMode, StepKind
 from warmgraph_api.resource import Device
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.step import Limits, Step, StepRow
 
 DRAFTS = 2
@@ -48,7 +49,7 @@ class _Sequences:
             token_ids=[self._chance.randrange(self._limits.vocabulary) for _ in range(count)],
             slot=sequence,
             start_position=start,
-            block_table=list(range(first, first + BLOCKS_EACH)),
+            block_table=BlockTable(range(first, first + BLOCKS_EACH)),
             logit_rows=logit_rows,
         )
 

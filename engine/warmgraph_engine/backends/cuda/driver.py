@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from cuda.bindings import driver as cuda
@@ -30,6 +31,7 @@ class Device:
         check(cuda.cuInit(0))
         self._device = check(cuda.cuDeviceGet(ordinal))
         self._context = check(cuda.cuDevicePrimaryCtxRetain(self._device))
+        self._thread = threading.local()
         self.use()
         self.name = check(cuda.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode()
         attribute = cuda.CUdevice_attribute
@@ -62,7 +64,9 @@ class Device:
 
     def use(self) -> None:
         """Make the context current in the calling thread."""
-        check(cuda.cuCtxSetCurrent(self._context))
+        if not getattr(self._thread, "uses", False):
+            check(cuda.cuCtxSetCurrent(self._context))
+            self._thread.uses = True
 
     def synchronize(self) -> None:
         """Wait for the stream. Raises CudaError for whatever failed in it."""

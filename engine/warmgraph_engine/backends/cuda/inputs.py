@@ -40,14 +40,17 @@ class InputBuffers(StaticBuffers):
     def fill(self, step: Step, shape: StepShape) -> None:
         self.arrays = self._sets[self._claim()]
         super().fill(step, shape)
-        rows, draws = -1, []
+        rows = -1
+        draws: list[float] = []
         for row in step.rows:
             rows += row.logit_rows
             draw = row.draw
-            draws.append(
+            draws += (
                 NO_DRAW
                 if draw is None
                 else (rows, row.slot, draw.scale, draw.top_k, draw.top_p, draw.min_p, draw.number)
             )
-        self.arrays["draws"][:, : len(draws)] = np.array(draws).T
-        self.arrays["draws"][0, len(draws) : shape.sequences] = -1
+        count = len(step.rows)
+        flat = np.fromiter(draws, np.float64, len(draws))
+        self.arrays["draws"][:, :count] = flat.reshape(count, DRAW_FIELDS).T
+        self.arrays["draws"][0, count : shape.sequences] = -1

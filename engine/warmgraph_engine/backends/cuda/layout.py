@@ -22,8 +22,9 @@ SPLIT = 256
 """Positions of a split of attention. Half of it would keep more programs busy on one short
 sequence, twice of it would merge less on long ones."""
 
-HOST_SETS = 2
-"""Sets of pinned buffers: one is written while the device has yet to read the other."""
+HOST_SETS = 3
+"""Sets of pinned buffers: one is written while the device has yet to read the others, as many as
+loop.py hands over ahead."""
 
 REDUCE_PROGRAMS = 128
 """Of a sum over all ranks, at most: fewer than the GPU has multiprocessors (an H200 has 132), so

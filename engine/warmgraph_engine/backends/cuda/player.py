@@ -11,7 +11,7 @@ import msgspec
 from cuda.bindings import driver as cuda
 
 from warmgraph_engine.backends.base import GraphImage, ImageError, check_document
-from warmgraph_engine.backends.cuda import document
+from warmgraph_engine.backends.cuda import document, quick
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses
 from warmgraph_engine.backends.cuda.parameters import Parameters, Words
@@ -156,7 +156,7 @@ class _Launches:
 
     def enqueue(self) -> None:
         for config, function, parameters in self._calls:
-            check(cuda.cuLaunchKernelEx(config, function, parameters, 0))
+            check(quick.cuLaunchKernelEx(config, function, parameters, 0))
 
 
 class CudaGraph:
@@ -175,7 +175,7 @@ class CudaGraph:
 
     def enqueue(self, stream: Any) -> None:
         """The graph alone, without the launches in front of it."""
-        check(cuda.cuGraphLaunch(self._executable, stream))
+        check(quick.cuGraphLaunch(self._executable, stream))
 
     def __del__(self) -> None:
         # Not checked: at the end of the process the driver may be gone.

@@ -1,7 +1,7 @@
-"""Whose turn it is: the two sets of pinned buffers that steps take in turns.
+"""Whose turn it is: the few sets of pinned buffers that steps take in turns.
 
-The host writes a step into one set while the device may still have to read the step before from
-the other. A set is written again only when the step that lay in it is over, and its tokens are
+The host writes a step into one set while the device may still have to read the steps before from
+the others. A set is written again only when the step that lay in it is over, and its tokens are
 kept by then. So are the times that the device took, which are events in the stream around each
 step: to read them, too, waits for nothing but the step.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
+from warmgraph_engine.backends.cuda import quick
 from warmgraph_engine.backends.cuda.driver import Device, check
 from warmgraph_engine.backends.cuda.peers import Attendance
 from warmgraph_engine.step import StepTimes
@@ -23,7 +24,9 @@ class _Events:
     """Where in the stream a step begins and ends."""
 
     def __init__(self) -> None:
-        flag = cuda.CUevent_flags.CU_EVENT_DEFAULT.value  # with times
+        # With times. Who waits for one sleeps: to look again and again would take half a core for
+        # the few µs that it saves, and a pod has a limit.
+        flag = cuda.CUevent_flags.CU_EVENT_BLOCKING_SYNC.value
         self.begin = check(cuda.cuEventCreate(flag))
         self.end = check(cuda.cuEventCreate(flag))
 
@@ -55,7 +58,8 @@ class Drawn:
     def _result(self) -> tuple[list[int], StepTimes]:
         if self._read is None:
             begin, end = self._events.begin, self._events.end
-            check(cuda.cuEventSynchronize(end))
+            if quick.cuEventQuery(end)[0] != cuda.CUresult.CUDA_SUCCESS:
+                check(cuda.cuEventSynchronize(end))
             self._attendance.check()
             before = self._before
             times = StepTimes(
@@ -67,7 +71,7 @@ class Drawn:
 
 
 def _seconds(begin: Any, end: Any) -> float:
-    return float(check(cuda.cuEventElapsedTime(begin, end))) / 1e3
+    return float(check(quick.cuEventElapsedTime(begin, end))) / 1e3
 
 
 class Turns:
@@ -79,8 +83,8 @@ class Turns:
         """`drawn` is (sets, slots)."""
         self._device, self._results = device, drawn
         self._attendance = attendance or Attendance()
-        # One more than sets: a step is read when the one after it has been handed over, and it
-        # is then that the end of the one before it is asked for.
+        # One more than sets: a step may be read as late as when its set is claimed, and it is then
+        # that the end of the one before it is asked for.
         self._events = [_Events() for _ in range(len(drawn) + 1)]
         self._steps: list[Drawn | None] = [None] * len(drawn)
         self._begun = 0
@@ -105,13 +109,13 @@ class Turns:
     def begin(self) -> None:
         """The step in the current set is handed over from here on."""
         events = self._events[self._begun % len(self._events)]
-        check(cuda.cuEventRecord(events.begin, self._device.stream))
+        check(quick.cuEventRecord(events.begin, self._device.stream))
 
     def done(self) -> None:
-        """The step in the current set has been handed over; the other set is next."""
+        """The step in the current set has been handed over; the next set is next."""
         number, count = self._begun, len(self._events)
         events = self._events[number % count]
-        check(cuda.cuEventRecord(events.end, self._device.stream))
+        check(quick.cuEventRecord(events.end, self._device.stream))
         before = self._events[(number - 1) % count] if number else None
         tokens = self._results[self.current]
         self._steps[self.current] = Drawn(before, events, tokens, self._attendance)
