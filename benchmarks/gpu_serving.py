@@ -5,9 +5,10 @@
 
 Writes decode.json and coldstart.json; with a quantization decode_fp8.json and coldstart_fp8.json,
 in which figures are named like 8b_fp8.itl_ms. For each shape: a start with nothing stored (also no
-compiled kernels), then streams of 256 tokens, temperature 0, prompt of a few tokens, at 1, 8 and 64
-at once; then starts that find their graphs stored. A start is timed from exec to the answer of a
-request that was sent again and again from the beginning; the page cache is warm.
+compiled kernels and no bytecode), then streams of 256 tokens, temperature 0, prompt of a few
+tokens, at 1, 8 and 64 at once; then starts that find their graphs stored. A start is timed from
+exec to the answer of a request that was sent again and again from the beginning; the page cache is
+warm.
 """
 
 from __future__ import annotations

@@ -29,12 +29,15 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
     """A running engine, from exec to its first answer; ended with its context."""
 
     def __init__(self, model: Path, work: Path, flags: Sequence[str]) -> None:
-        """`work` gets its log, its graph cache and its compiled kernels. Returns when a request
-        for one token, sent again and again from the beginning, is answered."""
+        """`work` gets its log, its graph cache, its compiled kernels and Python's bytecode. Returns
+        when a request for one token, sent again and again from the beginning, is answered."""
         self._log = work / "engine.log"
         self._reports = _Reports(work / "reports.sock")
         began = time.perf_counter()
-        environment = {**os.environ, "TRITON_CACHE_DIR": str(work / "triton")}
+        # Bytecode is kept, as it is in an image: from the first start on `work`.
+        kept = {"TRITON_CACHE_DIR": work / "triton", "PYTHONPYCACHEPREFIX": work / "bytecode"}
+        environment = {**os.environ, **{name: str(folder) for name, folder in kept.items()}}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-m", "warmgraph_engine", *flags, f"--model={model}"]
         command += ["--host=127.0.0.1", f"--port={PORT}", "--served-model-name=m"]
         command += [f"--cache-directory={work / 'cache'}"]

@@ -9,6 +9,7 @@ interpreter runs one thread at a time, so what is not needed yet would delay wha
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from warmgraph_engine.report import Reporter
     from warmgraph_engine.startup import Started
 
-_SWITCH_SECONDS = 5e-5
+_SWITCH_SECONDS = 5e-4
 """Of the interpreter: how soon a thread that waited for a device gets to go on while another one
 runs. With the usual 5 ms a GPU would wait for the server's thread, and a start's weights for its
-imports."""
+imports; with much less, two busy threads would do little but take turns."""
 
 _LOADING_SECONDS = 1.0
 """The server is imported after this time in any case: it has to say that the engine is loading."""
@@ -40,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     openfiles.allow_many()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # Nothing here is left to numpy's BLAS, which would start a thread for each of the machine's
+    # cores, and have all of them spin while Python imports.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if config.device is Device.CUDA:
         from warmgraph_engine.backends.cuda.context import create_context  # noqa: PLC0415
 

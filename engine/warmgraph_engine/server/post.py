@@ -20,10 +20,10 @@ from warmgraph_engine.server.choice import Choice
 AT_ONCE = 16
 """Outputs that a step's tokens reach as soon as they are there, however short the steps are."""
 
-EVENT_SECONDS = 125e-6
+EVENT_SECONDS = 250e-6
 """For each output beyond those: how long the next tokens wait at least. Telling one takes the
-event loop some 30 µs, and the engine's thread needs the interpreter too. So of 64 streams each gets
-an event every 6 ms at most, with all tokens since the last: all in one go, since a thread that is
+event loop some 40 µs, and the engine's thread needs the interpreter too. So of 64 streams each gets
+an event every 12 ms at most, with all tokens since the last: all in one go, since a thread that is
 interrupted now and then is slower than one that waits once."""
 
 
