@@ -23,6 +23,13 @@ PENDING_TOKEN = -1
 Sent only to backends whose sampler leaves it there (run-ahead, see loop.py)."""
 
 
+class SlotCounts(msgspec.Struct, frozen=True, gc=False):
+    """Which tokens a sequence has, for its penalties."""
+
+    prompt: Sequence[int]
+    output: Sequence[int]
+
+
 class StepDraw(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the step itself chooses the token that follows a row; see sampling/params.py."""
 
@@ -33,6 +40,27 @@ class StepDraw(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     min_p: float = 0.0
     number: float = 0.0
     """The random number, 0 or more and below 1."""
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    alternatives: int | None = None
+    """How many of the likeliest tokens to score beside the chosen one; None scores nothing."""
+    biased: bool = False
+    """The slot's bias is added to the logits, before the penalties."""
+    bias: dict[int, float] | None = None
+    """The slot's bias from this draw on: minus infinity rules a token out, and one that is not
+    listed has none."""
+    counts: SlotCounts | None = None
+    """The slot's tokens before this draw. From then on the device counts what it draws with a
+    penalty."""
+
+    @property
+    def penalized(self) -> bool:
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+        )
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -31,7 +31,7 @@ from warmgraph_engine.backends.cuda.memory import Addresses, DeviceArena, HostRe
 from warmgraph_engine.backends.cuda.peers import Attendance, PeerMemory
 from warmgraph_engine.backends.cuda.player import CudaPlayer
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
-from warmgraph_engine.backends.cuda.turns import Turns
+from warmgraph_engine.backends.cuda.turns import Results, Turns
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.models.shard import shard
 from warmgraph_engine.shapes import StepShape
@@ -115,7 +115,8 @@ def main(rank: int, hidden: int, rounds: int, folder: Path, connection: socket.s
     copy_in(addresses["work.partial"], own)
     copy_in(addresses["weights.norm"], np.ones(hidden, np.float32))
     copy_in(addresses["work.places"], shared.addresses("peers.inbox", "peers.flags"))
-    turns = Turns(device, results.array("results.drawn"), Attendance(results.array("results.lost")))
+    sets = [Results(drawn, drawn) for drawn in results.array("results.drawn")]
+    turns = Turns(device, sets, Attendance(results.array("results.lost")))
     dtypes = {name: region.dtype for name, region in addresses.regions.items()}
     player = CudaPlayer(device, [addresses, addresses], turns)
 

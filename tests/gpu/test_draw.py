@@ -17,7 +17,7 @@ from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.sampling.cpu import CpuSampler, draw_token
 from warmgraph_engine.sampling.params import SamplingParams
-from warmgraph_engine.sampling.sampler import Draw
+from warmgraph_engine.sampling.sampler import Draw, SampledToken
 from warmgraph_engine.shapes import bucket_shape
 from warmgraph_engine.step import Step, StepDraw, StepRow
 
@@ -140,10 +140,15 @@ def generated(model: Served, sampler: Any) -> list[Result]:
         params: dict[str, Any] = {"max_tokens": int(chance.integers(1, 60))}
         if number % 5 == 1:
             params["stop_token_ids"] = frozenset(chance.integers(0, 1000, 60).tolist())
-        if number % 11 == 2:
-            params["logprobs"] = 1
-        if number % 13 == 3:
-            params["frequency_penalty"] = 0.5
+        if number % 4 == 2:
+            params["logprobs"] = number % 21
+        if number % 5 == 3:
+            params |= {"frequency_penalty": 1 / 3, "presence_penalty": 0.5}
+        if number % 6 == 4:
+            params |= {"repetition_penalty": 1.3, "logit_bias": {7: 4.0, 8: -100.0}}
+        if number % 7 == 1:
+            params |= {"min_tokens": min(8, params["max_tokens"])}
+            params["stop_token_ids"] = frozenset(chance.integers(0, 1000, 300).tolist())
         sequences.append(sequence(prompt, **params))
     try:
         return engine.generate(*sequences)
@@ -152,8 +157,26 @@ def generated(model: Served, sampler: Any) -> list[Result]:
         assert engine.faults == []
 
 
+def told(results: list[Result], number: Callable[[list[float]], Any] = list) -> list[Any]:
+    """What requests got, with `number` of each token's log-probabilities."""
+
+    def token(of: SampledToken) -> Any:
+        if of.logprob is None:
+            return of.token_id
+        best, logprobs = [each for each, _ in of.logprob.top], [each for _, each in of.logprob.top]
+        return of.token_id, best, number([of.logprob.logprob, *logprobs])
+
+    return [([token(each) for each in result.tokens], result.finish) for result in results]
+
+
+def nearly(logprobs: list[float]) -> Any:
+    """exp() is the GPU's own."""
+    return pytest.approx(logprobs, abs=1e-5)
+
+
 def test_running_ahead_gives_the_tokens_of_one_step_at_a_time(serve: Callable[..., Served]) -> None:
+    """Whatever they are drawn with; and those of the CPU's sampler on the same logits."""
     model = serve(SMALL)
     ahead = generated(model, model.backend.sampler)
-    assert ahead == generated(model, OnHost(model.config.vocabulary))
+    assert told(ahead) == told(generated(model, OnHost(model.config.vocabulary)), nearly)
     assert ahead == generated(model, model.backend.sampler)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from warmgraph_engine.sampling.arrays import Row, TokenIds
@@ -14,12 +17,25 @@ LEAST_LOGPROB = -9999.0
 def token_logprob(row: Row, *, token_id: int, top: int) -> TokenLogprob:
     """Score one token under one row of logits of shape (vocabulary,)."""
     largest = row.max()
-    log_total = float(largest) + float(np.log(np.exp(row - largest).sum(dtype=np.float64)))
-    best = largest_ids(row, top)
+    return scored(
+        token_id=token_id,
+        logit=float(row[token_id]),
+        largest=float(largest),
+        mass=float(np.exp(row - largest).sum(dtype=np.float64)),
+        best=[(int(token), float(row[token])) for token in largest_ids(row, top)],
+    )
+
+
+def scored(
+    *, token_id: int, logit: float, largest: float, mass: float, best: Sequence[tuple[int, float]]
+) -> TokenLogprob:
+    """The score of a token with this logit, under a row with this largest logit and this sum of
+    exp(logit - largest); `best` are the likeliest tokens with their logits."""
+    log_total = largest + math.log(mass)
     return TokenLogprob(
         token_id=token_id,
-        logprob=_finite(float(row[token_id]) - log_total),
-        top=tuple((int(token), _finite(float(row[token]) - log_total)) for token in best),
+        logprob=_finite(logit - log_total),
+        top=tuple((token, _finite(value - log_total)) for token, value in best),
     )
 
 

@@ -59,16 +59,27 @@ class TokenCounts:
                 row[ids] = np.where(values > 0, values / penalty, values * penalty)
         if self._output and (params.presence_penalty or params.frequency_penalty):
             ids = np.fromiter(self._output.keys(), dtype=np.intp, count=len(self._output))
-            counts = np.fromiter(self._output.values(), dtype=np.float32, count=len(self._output))
-            row[ids] -= params.presence_penalty + params.frequency_penalty * counts
+            counts = np.fromiter(self._output.values(), dtype=np.float64, count=len(self._output))
+            row[ids] -= (params.presence_penalty + params.frequency_penalty * counts).astype("f4")
 
 
 def apply_bias(row: Row, params: SamplingParams, position: int) -> None:
     """Add the request's logit bias, and rule out stop tokens below the minimum length."""
-    for token, bias in params.logit_bias.items():
+    for token, bias in bias_of(params, position).items():
         row[token] += np.float32(bias)
-    if params.stop_token_ids and position < params.min_tokens:
-        row[list(params.stop_token_ids)] = -np.inf
+
+
+def bias_of(params: SamplingParams, position: int) -> dict[int, float]:
+    """What is added to logits at a position of the output; minus infinity for a token that cannot
+    be chosen there."""
+    bias = dict(params.logit_bias)
+    if rules_out_stops(params, position):
+        bias |= dict.fromkeys(params.stop_token_ids, -np.inf)
+    return bias
+
+
+def rules_out_stops(params: SamplingParams, position: int) -> bool:
+    return position < params.min_tokens and bool(params.stop_token_ids)
 
 
 def changes_logits(params: SamplingParams) -> bool:

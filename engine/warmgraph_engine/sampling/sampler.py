@@ -65,7 +65,10 @@ class Draw(msgspec.Struct, frozen=True, gc=False):
     """How many tokens of the output come before it. With run-ahead the last of them may not be
     in `sequence.tokens` yet."""
     slot: int = 0
-    """StepRow.slot: where a device keeps the sequence's counts and the token drawn last."""
+    """StepRow.slot: where a device keeps the sequence's counts, its bias and the token drawn last.
+    """
+    first: bool = True
+    """In this slot: what the device keeps there is another sequence's. All tokens are known."""
     drafts: Sequence[int] = ()
     """Of a verify step: tokens between those of the sequence and this one, to be counted as part
     of the output here and nowhere else. The draws of a sequence come in order of position; one

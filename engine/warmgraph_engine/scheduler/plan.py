@@ -46,7 +46,8 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def draws_up_to(self, end_row: int) -> list[Draw]:
         """The tokens to draw, where the row's logits end before `end_row` of the step's."""
         if self.draws and not self.drafts:  # in a decode step of many sequences, for each
-            return [Draw(end_row - 1, self.sequence, self.position, self.sequence.slot)]
+            new = self.start < self.sequence.prefill_end
+            return [Draw(end_row - 1, self.sequence, self.position, self.sequence.slot, new)]
         first = end_row - self.drawn
         return [
             Draw(
@@ -54,7 +55,7 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
                 self.sequence,
                 self.position + number,
                 self.sequence.slot,
-                self.drafts[:number],
+                drafts=self.drafts[:number],
                 beside_drafts=bool(self.drafts),
             )
             for number in range(self.drawn)

@@ -24,6 +24,7 @@ from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
 from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document, quick
 from warmgraph_engine.backends.cuda.backend import CudaBackend
+from warmgraph_engine.backends.cuda.layout import HOST_SETS
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
@@ -226,8 +227,8 @@ def test_tokens_outlive_the_buffers_that_they_came_in(
     answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
     capture_and_check(graphs, answers, (StepKind.DECODE, 2))
     assert graphs[StepKind.DECODE, 2].bucket.state is BucketState.CAPTURED
-    executor.execute(decode(9, 1, StepDraw(), slot=1))
-    executor.execute(decode(10, 2, StepDraw(), slot=1))
+    for position in range(1, 1 + HOST_SETS):
+        executor.execute(decode(8 + position, position, StepDraw(), slot=1))
     token = kept.drawn()[1]
     assert [token] == backend_tokens(executor, [8])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.cpu.memory import DTYPES
+from warmgraph_engine.backends.cuda import slots
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import plan_device, plan_host, plan_results
 from warmgraph_engine.backends.settings import BackendSettings, plan_arena
@@ -20,7 +21,7 @@ from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelConfig, parse_config
 from warmgraph_engine.models.rope import rope_tables
 from warmgraph_engine.models.weights import weight_specs
-from warmgraph_engine.step import Step, StepRow
+from warmgraph_engine.step import SlotCounts, Step, StepRow
 
 
 def llama(**changes: object) -> ModelConfig:
@@ -173,13 +174,30 @@ def cpu_memory(
     return memory
 
 
+class SlotRows:
+    """What steps keep for slots, in tensors by region."""
+
+    def __init__(self, memory: dict[str, torch.Tensor]) -> None:
+        self._memory = memory
+
+    def set_bias(self, slot: int, bias: Mapping[int, float]) -> None:
+        self._memory["slots.bias"][slot] = torch.from_numpy(slots.bias_row(bias, self._size))
+
+    def set_counts(self, slot: int, counts: SlotCounts) -> None:
+        self._memory["slots.counts"][slot] = torch.from_numpy(slots.counts_row(counts, self._size))
+
+    @property
+    def _size(self) -> int:
+        return self._memory["slots.bias"].shape[1]
+
+
 def host_buffers(memory: dict[str, torch.Tensor], block_size: int) -> InputBuffers:
     arrays = {
         name.partition(".")[2]: tensor.numpy()
         for name, tensor in memory.items()
         if name.startswith("host.")
     }
-    return InputBuffers([arrays], lambda: 0, block_size=block_size)
+    return InputBuffers([arrays], lambda: 0, SlotRows(memory), block_size=block_size)
 
 
 class Sequences:

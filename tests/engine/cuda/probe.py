@@ -89,7 +89,8 @@ class Probe:
         for region in backend.layout:
             if region.name in _LEFT_ALONE:
                 continue
-            if region.group == "work" or region.name in ("buffers.logits", "buffers.last_drawn"):
+            outputs = ("buffers.logits", "buffers.last_drawn")
+            if region.group in ("work", "slots") or region.name in outputs:
                 self._fill(region.name, region.bytes)
             elif region.group == "buffers":
                 wrong = np.full(region.shape, self._wrong(region.name), region.dtype)
@@ -99,7 +100,9 @@ class Probe:
             for name, array in arrays.items():
                 if name != "set":
                     array[...] = self._wrong(name)
-        backend._turns._results.view(np.uint8)[...] = SENTINEL
+        for results in backend._turns._results:
+            results.drawn.view(np.uint8)[...] = SENTINEL
+            results.scores.view(np.uint8)[...] = SENTINEL
 
     def _wrong(self, name: str) -> int:
         block_size = self.limits.block_size
@@ -154,6 +157,8 @@ class Probe:
         slots = [row.slot for row in step.rows if row.draw is not None]
         others = np.delete(drawn, slots).view(np.uint8)
         assert (others == SENTINEL).all(), "a token was drawn for a slot that has none"
+        scores = np.array(self.backend._turns.last.scores()).view(np.uint8)
+        assert (scores == SENTINEL).all(), "a token was scored that nobody asked for"
         return Left(logits[:rows], {slot: int(drawn[slot]) for slot in slots})
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,10 +14,23 @@ from warmgraph_engine.backends.cuda.inputs import InputBuffers
 from warmgraph_engine.backends.cuda.layout import plan_host
 from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import StepShape, shape_of
-from warmgraph_engine.step import PENDING_TOKEN, Step, StepDraw, StepRow
+from warmgraph_engine.step import PENDING_TOKEN, SlotCounts, Step, StepDraw, StepRow
 
 GARBAGE = 77
-DRAW = StepDraw(scale=2.0, top_k=3, top_p=0.5, min_p=0.25, number=0.125)
+DRAW = StepDraw(
+    scale=2.0,
+    top_k=3,
+    top_p=0.5,
+    min_p=0.25,
+    number=0.125,
+    repetition_penalty=1.5,
+    presence_penalty=0.5,
+    frequency_penalty=-0.5,
+    alternatives=2,
+    biased=True,
+    bias={4: 1.0},
+    counts=SlotCounts([1], [2]),
+)
 
 
 class Buffers:
@@ -27,7 +43,14 @@ class Buffers:
             for _ in range(2)
         ]
         self.turn = 0
-        self.filled = InputBuffers(self.sets, lambda: self.turn, block_size=4)
+        self.told: list[tuple[Any, ...]] = []
+        self.filled = InputBuffers(self.sets, lambda: self.turn, self, block_size=4)
+
+    def set_bias(self, slot: int, bias: Mapping[int, float]) -> None:
+        self.told.append((slot, bias))
+
+    def set_counts(self, slot: int, counts: SlotCounts) -> None:
+        self.told.append((slot, counts))
 
 
 @pytest.fixture
@@ -79,7 +102,8 @@ def test_each_draw_has_its_last_row_and_its_slot_and_all_others_none(buffers: Bu
     shape = StepShape(kind=StepKind.PREFILL, tokens=8, sequences=4, logit_rows=4)
     buffers.filled.fill(step, shape)
     draws = buffers.sets[0]["draws"]
-    assert draws[:, 0].tolist() == [0, 2, 0, 0, 1, 0, 0]
+    assert draws[:, 0].tolist() == [0, 2, 0, 0, 1, 0, 0, 0, 1, 0, 0, -1]
     assert draws[0, 1] == -1
-    assert draws[:, 2].tolist() == [2, 3, 2.0, 3, 0.5, 0.25, 0.125]
+    assert draws[:, 2].tolist() == [2, 3, 2.0, 3, 0.5, 0.25, 0.125, 1, 1.5, 0.5, -0.5, 2]
     assert draws[0, 3] == -1, "padding draws nothing"
+    assert buffers.told == [(3, {4: 1.0}), (3, DRAW.counts)]

@@ -13,12 +13,14 @@ from tests.engine.toy import limits
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
 from warmgraph_engine.step import PENDING_TOKEN, Limits, Step
 
-NEEDS_LOGITS = [
+CHANGED = [
     {"logprobs": 0},
-    {"logit_bias": {3: 1.0}},
+    {"logprobs": 5, "temperature": 0.0},
+    {"logit_bias": {3: 1.0, 9: -2.0}},
     {"presence_penalty": 0.5},
+    {"frequency_penalty": -0.5, "temperature": 0.0},
     {"repetition_penalty": 1.2},
-    {"min_tokens": 30, "stop_token_ids": frozenset({5})},
+    {"min_tokens": 20, "stop_token_ids": frozenset(range(0, 64, 2)), "logit_bias": {2: 5.0}},
 ]
 
 
@@ -37,42 +39,21 @@ def test_the_device_always_has_its_next_step_and_of_many_rows_two(params, far_ro
         assert pending == [False] + [True] * 19
 
 
-@pytest.mark.parametrize("params", NEEDS_LOGITS, ids=str)
-def test_a_request_whose_logits_are_needed_is_read_at_once_and_alone_holds_the_others_up(params):
-    prompts = [[number] * 5 for number in range(3)]
-    with running_engine() as plain:
-        expected = plain.generate(
-            sequence(prompts[0], max_tokens=40),
-            sequence(prompts[1], max_tokens=30, **params),
-            sequence(prompts[2], max_tokens=40, temperature=1.0, seed=1),
-        )
-    with running_engine(run_ahead=True) as engine:
-        engine.executor.gate.clear()
-        sequences = [
-            sequence(prompts[0], max_tokens=40),
-            sequence(prompts[1], max_tokens=30, **params),
-            sequence(prompts[2], max_tokens=40, temperature=1.0, seed=1),
+@pytest.mark.parametrize("params", CHANGED, ids=str)
+def test_a_request_that_changes_its_logits_or_wants_them_holds_nobody_up(params):
+    def requests():
+        return [
+            sequence([0] * 5, max_tokens=40),
+            sequence([1] * 5, max_tokens=30, **{"temperature": 1.0, "seed": 4, **params}),
+            sequence([2] * 5, max_tokens=40, temperature=1.0, seed=1),
         ]
-        engine.loop.submit(sequences)
-        engine.executor.gate.set()
-        assert engine.wait(sequences) == expected
-        steps = [s for s in engine.executor.steps if s.kind == "decode"]
-    both = [s for s in steps if any(row.draw is None for row in s.rows)]
-    assert both, "the request was among others"
-    for step in both:
-        assert all(PENDING_TOKEN not in row.token_ids for row in step.rows if row.draw is None)
-    assert any(PENDING_TOKEN in row.token_ids for step in steps for row in step.rows)
 
-
-def test_a_minimum_length_needs_logits_only_until_it_is_reached():
+    with running_engine() as plain:
+        expected = plain.generate(*requests())
     with running_engine(run_ahead=True) as engine:
-        [result] = engine.generate(
-            sequence([1], max_tokens=20, min_tokens=6, stop_token_ids=frozenset({63}))
-        )
-        in_step = [row.draw is not None for step in engine.executor.steps for row in step.rows]
-    assert len(result.tokens) >= 6
-    assert in_step[:6] == [False] * 6
-    assert all(in_step[6:])
+        assert engine.generate(*requests()) == expected
+        rows = [row for s in engine.executor.steps if s.kind == "decode" for row in s.rows]
+    assert all(PENDING_TOKEN in row.token_ids for row in rows)
 
 
 @pytest.mark.parametrize(("far_rows", "more"), [(1, 1), (0, 2)])
@@ -206,6 +187,7 @@ REQUEST = st.fixed_dictionaries(
         "logprobs": st.sampled_from([None, None, None, 2]),
         "prompt_logprobs": st.sampled_from([None, None, None, 1]),
         "frequency_penalty": st.sampled_from([0.0, 0.0, 0.0, 1.0]),
+        "repetition_penalty": st.sampled_from([1.0, 1.0, 1.0, 1.3]),
         "logit_bias": st.sampled_from([{}, {}, {}, {3: 4.0}]),
     }
 )

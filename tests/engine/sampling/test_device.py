@@ -9,10 +9,10 @@ import pytest
 
 from tests.engine.sampling.rows import draw, sequence
 from warmgraph_engine.sampling.cpu import CpuSampler
-from warmgraph_engine.sampling.device import DeviceSampler
+from warmgraph_engine.sampling.device import DeviceSampler, SlotScores
 from warmgraph_engine.sampling.randomness import uniform
 from warmgraph_engine.sampling.sampler import BadLogitsError, Draw
-from warmgraph_engine.step import StepDraw
+from warmgraph_engine.step import SlotCounts, StepDraw
 
 VOCABULARY = 50
 LOGITS = np.random.default_rng(0).normal(size=(3, VOCABULARY)).astype(np.float32)
@@ -21,11 +21,17 @@ LOGITS = np.random.default_rng(0).normal(size=(3, VOCABULARY)).astype(np.float32
 class Logits:
     """Where the host may look, and what it looked at."""
 
-    def __init__(self, tokens: Sequence[int] = ()) -> None:
-        self.tokens, self.copied = tokens, []
+    def __init__(
+        self, tokens: Sequence[int] = (), scores: dict[int, SlotScores] | None = None
+    ) -> None:
+        self.tokens, self.copied, self._scores = tokens, [], scores or {}
 
     def drawn(self) -> Sequence[int]:
         return self.tokens
+
+    def scores(self, slot: int, alternatives: int) -> SlotScores:
+        assert len(self._scores[slot].best) == alternatives
+        return self._scores[slot]
 
     def on_host(self, rows: Sequence[int]) -> np.ndarray:
         self.copied += rows
@@ -61,38 +67,88 @@ def test_a_limit_that_is_none_is_not_sent_to_a_device_that_could_not_hold_it(
     assert found.top_k == 0
 
 
+COUNTS = SlotCounts(prompt=[4], output=[5, 6])
+
+
 @pytest.mark.parametrize(
-    "params",
+    ("params", "kept", "loaded"),
     [
-        {"logprobs": 0},
-        {"logit_bias": {1: 1.0}},
-        {"presence_penalty": 0.1},
-        {"frequency_penalty": -0.1},
-        {"repetition_penalty": 1.1},
-        {"min_tokens": 3, "stop_token_ids": frozenset({2})},
+        ({"logprobs": 0}, {"alternatives": 0}, {}),
+        ({"logprobs": 20}, {"alternatives": 20}, {}),
+        ({"logit_bias": {1: 1.0}}, {"biased": True}, {"bias": {1: 1.0}}),
+        ({"presence_penalty": 0.1}, {"presence_penalty": 0.1}, {"counts": COUNTS}),
+        ({"frequency_penalty": -0.1}, {"frequency_penalty": -0.1}, {"counts": COUNTS}),
+        ({"repetition_penalty": 1.1}, {"repetition_penalty": 1.1}, {"counts": COUNTS}),
+        (
+            {"min_tokens": 4, "stop_token_ids": frozenset({2}), "logit_bias": {2: 1.0, 3: 1.0}},
+            {"biased": True},
+            {"bias": {2: -np.inf, 3: 1.0}},
+        ),
     ],
     ids=str,
 )
-def test_what_steps_cannot_do_is_drawn_from_a_copy_of_that_row_alone(
-    sampler: DeviceSampler, params: dict
+def test_what_changes_logits_is_left_to_the_step_and_sent_to_the_slot_once(
+    sampler: DeviceSampler, params: dict, kept: dict, loaded: dict
 ) -> None:
     one = sequence(1, prompt=[4], output=[5, 6], temperature=0.0, **params)
+    assert sampler.in_step(Draw(0, one, 2, first=True)) == StepDraw(**kept, **loaded)
+    assert sampler.in_step(Draw(0, one, 3, first=False)) == StepDraw(**kept)
+    assert sampler.in_step(Draw(0, one, 2, first=True)) == StepDraw(**kept, **loaded), "preempted"
+
+
+def test_no_more_alternatives_are_asked_for_than_there_are_tokens() -> None:
+    found = DeviceSampler(vocabulary=7).in_step(draw(0, sequence(temperature=0.0, logprobs=20)))
+    assert found == StepDraw(alternatives=7)
+
+
+def test_stop_tokens_are_ruled_out_until_the_minimum_length_is_reached(
+    sampler: DeviceSampler,
+) -> None:
+    params: dict = {"min_tokens": 2, "stop_token_ids": frozenset({2}), "temperature": 0.0}
+    plain, biased = sequence(1, **params), sequence(2, **params, logit_bias={2: 3.0})
+    for one, bias in ((plain, None), (biased, {2: 3.0})):
+        found = [sampler.in_step(Draw(0, one, n, first=n == 0)) for n in range(4)]
+        below = [StepDraw(biased=True, bias={2: -np.inf}), StepDraw(biased=True)]
+        after = [StepDraw(biased=bool(bias), bias=bias), StepDraw(biased=bool(bias))]
+        assert found == below + after
+    assert sampler.in_step(draw(0, sequence(min_tokens=2, temperature=0.0))) == StepDraw()
+
+
+def test_drafts_are_judged_here_and_the_slot_is_told_of_them_afterwards(
+    sampler: DeviceSampler,
+) -> None:
+    one = sequence(1, prompt=[4], output=[5, 6], temperature=0.0, presence_penalty=0.1)
     plain = sequence(2, temperature=0.0)
-    assert sampler.in_step(draw(1, one)) is None
+    drafted = Draw(1, one, 2, first=False, beside_drafts=True)
+    assert sampler.in_step(drafted) is None
     logits = Logits([0, 30])
-    tokens = sampler.sample(logits, [draw(1, one), Draw(2, plain, 0, slot=1)])
+    tokens = sampler.sample(logits, [drafted, Draw(2, plain, 0, slot=1)])
     assert not tokens.on_device
     own, other = tokens.read()
     assert logits.copied == [1]
     assert [own] == CpuSampler(vocabulary=VOCABULARY).sample(LOGITS, [draw(1, one)]).read()
     assert (other.token_id, other.logprob) == (30, None)
+    found = [sampler.in_step(Draw(0, one, 3, first=False)) for _ in range(2)]
+    assert found == [
+        StepDraw(presence_penalty=0.1, counts=COUNTS),
+        StepDraw(presence_penalty=0.1),
+    ]
 
 
-def test_a_minimum_length_matters_only_below_it_and_with_stops(sampler: DeviceSampler) -> None:
-    stops = {"min_tokens": 2, "stop_token_ids": frozenset({2}), "temperature": 0.0}
-    assert sampler.in_step(draw(0, sequence(output=[1], **stops))) is None
-    assert sampler.in_step(draw(0, sequence(output=[1, 1], **stops))) is not None
-    assert sampler.in_step(draw(0, sequence(min_tokens=2, temperature=0.0))) is not None
+def test_a_score_is_made_of_what_the_step_wrote_down(sampler: DeviceSampler) -> None:
+    one = sequence(1, temperature=0.0, logprobs=2)
+    [expected] = CpuSampler(vocabulary=VOCABULARY).sample(LOGITS, [draw(1, one)]).read()
+    row = LOGITS[1]
+    order = np.argsort(-row)[:2]
+    scores = SlotScores(
+        logit=float(row.max()),
+        largest=float(row.max()),
+        mass=float(np.exp(row - row.max()).sum(dtype=np.float64)),
+        best=[(int(token), float(row[token])) for token in order],
+    )
+    tokens = sampler.sample(Logits([0, expected.token_id], {1: scores}), [Draw(1, one, 0, slot=1)])
+    assert tokens.on_device
+    assert tokens.read() == [expected]
 
 
 def test_tokens_are_taken_from_their_slots(sampler: DeviceSampler) -> None:

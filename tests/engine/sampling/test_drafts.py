@@ -43,7 +43,8 @@ def test_drafts_count_like_output_in_their_own_row_only(prompt, output, drafts, 
     verified = sequence(prompt=prompt, output=output, **params)
     sampler = CpuSampler(vocabulary=VOCABULARY)
     draws = [
-        Draw(row, verified, len(output) + row, 0, tuple(drafts[:row])) for row in range(len(logits))
+        Draw(row, verified, len(output) + row, drafts=tuple(drafts[:row]))
+        for row in range(len(logits))
     ]
     drawn = list(sampler.sample(logits, draws).read())
     assert len(drawn) == len(draws)
@@ -67,6 +68,6 @@ def test_the_draws_of_a_wrong_draft_cost_nothing():
     sampler = Counting(vocabulary=4)
     row = np.array([0.0, 3.0, 1.0, 0.0], dtype=np.float32)
     one = sequence(prompt=[0], temperature=0.0)
-    draws = [Draw(number, one, number, 0, (2, 2, 2)[:number]) for number in range(4)]
+    draws = [Draw(number, one, number, drafts=(2, 2, 2)[:number]) for number in range(4)]
     assert len(sampler.sample(np.tile(row, (4, 1)), draws).read()) == 4
     assert sampler.drawn == 1

@@ -31,7 +31,8 @@ from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaLaunches, CudaPlayer
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
-from warmgraph_engine.backends.cuda.turns import Turns
+from warmgraph_engine.backends.cuda.slots import DeviceSlotRows
+from warmgraph_engine.backends.cuda.turns import Results, Turns
 from warmgraph_engine.backends.peers import Peers
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
@@ -100,12 +101,16 @@ class CudaBackend:
                 numbers = np.ascontiguousarray(table[:, half:], dtype=np.float32)
                 address = addresses[f"weights.rope.{name}"]
                 check(cuda.cuMemcpyHtoD(address, numbers.ctypes.data, numbers.nbytes))
-        self._turns = Turns(device, results.array("results.drawn"), attendance)
+        brought = zip(results.array("results.drawn"), results.array("results.scores"), strict=True)
+        self._turns = Turns(device, [Results(*arrays) for arrays in brought], attendance)
         arrays = [
             {region.name.partition(".")[2]: host.array(region.name) for region in host.layout}
             for host in hosts
         ]
-        self.buffers = InputBuffers(arrays, self._turns.claim, block_size=settings.block_size)
+        slot_rows = DeviceSlotRows(device, addresses, vocabulary=config.vocabulary)
+        self.buffers = InputBuffers(
+            arrays, self._turns.claim, slot_rows, block_size=settings.block_size
+        )
         self.sampler = DeviceSampler(vocabulary=config.vocabulary)
         dtypes = {name: region.dtype for name, region in addresses.regions.items()}
         compiler = Compiler(device.capability, dtypes)

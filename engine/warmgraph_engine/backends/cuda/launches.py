@@ -12,6 +12,7 @@ from warmgraph_engine.backends.cuda.layout import Geometry
 from warmgraph_engine.backends.cuda.reduction import of_all_ranks
 from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import Family, ModelConfig
+from warmgraph_engine.sampling.params import MAX_TOP_LOGPROBS
 from warmgraph_engine.shapes import StepShape
 
 COPY_BLOCK = 256
@@ -220,12 +221,21 @@ class Launches:
                 "logits_ptr": Pointer("buffers.logits"),
                 "draws_ptr": Pointer("buffers.draws"),
                 "set_ptr": Pointer("buffers.set"),
+                "bias_ptr": Pointer("slots.bias"),
+                "counts_ptr": Pointer("slots.counts"),
+                "changed_ptr": Pointer("work.changed"),
                 "drawn_ptr": Pointer("results.drawn"),
+                "scores_ptr": Pointer("results.scores"),
                 "last_drawn_ptr": Pointer("buffers.last_drawn"),
                 "sequences": self._geometry.max_sequences,
                 "vocabulary_size": self._config.vocabulary,
             },
-            constants={"BLOCK": DRAW_BLOCK, "SAMPLE_BLOCK": SAMPLE_BLOCK, "WAYS": CUT_WAYS},
+            constants={
+                "BLOCK": DRAW_BLOCK,
+                "SAMPLE_BLOCK": SAMPLE_BLOCK,
+                "WAYS": CUT_WAYS,
+                "MOST": MAX_TOP_LOGPROBS,
+            },
             warps=DRAW_WARPS,
         )
 

@@ -17,6 +17,7 @@ from warmgraph_engine.backends.settings import (
 from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import ModelConfig
 from warmgraph_engine.models.weights import WeightSpec
+from warmgraph_engine.sampling.params import MAX_TOP_LOGPROBS
 
 SPLIT = 256
 """Positions of a split of attention. Half of it would keep more programs busy on one short
@@ -30,8 +31,11 @@ REDUCE_PROGRAMS = 128
 """Of a sum over all ranks, at most: fewer than the GPU has multiprocessors (an H200 has 132), so
 that all of them are resident at once."""
 
-DRAW_FIELDS = 7
+DRAW_FIELDS = 12
 """Of a draw, see kernels/draw.py."""
+
+SCORE_FIELDS = 3 + 2 * MAX_TOP_LOGPROBS
+"""Of a drawn token's score, see kernels/draw.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,10 @@ def plan_device(
     for name, dtype, shape in _draw_inputs(settings):
         layout.add(f"buffers.{name}", dtype, shape)
     layout.add("buffers.last_drawn", "int32", (settings.max_batch_size,))
+    by_slot = (settings.max_batch_size, config.vocabulary)
+    layout.add("slots.bias", "float32", by_slot)
+    layout.add("slots.counts", "int32", by_slot)
+    layout.add("work.changed", "float32", by_slot)
     _add_work(layout, config, settings, sizes.tokens)
     return layout
 
@@ -109,9 +117,12 @@ def plan_host(config: ModelConfig, settings: BackendSettings) -> ArenaLayout:
 
 
 def plan_results(settings: BackendSettings) -> ArenaLayout:
-    """Pinned memory that steps leave their tokens in, by slot: a row for each set of inputs."""
+    """Pinned memory that steps leave their tokens in, and their scores, by slot: a row for each set
+    of inputs."""
     layout = ArenaLayout()
-    layout.add("results.drawn", "int32", (HOST_SETS, settings.max_batch_size))
+    by_set = (HOST_SETS, settings.max_batch_size)
+    layout.add("results.drawn", "int32", by_set)
+    layout.add("results.scores", "float64", (*by_set, SCORE_FIELDS))
     if settings.ranks > 1:
         layout.add("results.lost", "int32", (1,))
     return layout

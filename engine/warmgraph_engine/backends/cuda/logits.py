@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import PinnedMemory
 from warmgraph_engine.backends.cuda.peers import Attendance
 from warmgraph_engine.backends.cuda.turns import Drawn
+from warmgraph_engine.sampling.device import SlotScores
+from warmgraph_engine.sampling.params import MAX_TOP_LOGPROBS
 from warmgraph_engine.step import StepError
 
 
@@ -68,6 +71,16 @@ class DeviceLogits:
             return self._drawn.read()
         except CudaError as error:
             raise StepError(f"the GPU failed: {error}") from error
+
+    def scores(self, slot: int, alternatives: int) -> SlotScores:
+        """Wait for the step; see StepLogits. Raises StepError."""
+        try:
+            logit, largest, mass, *best = self._drawn.scores()[slot].tolist()
+        except CudaError as error:
+            raise StepError(f"the GPU failed: {error}") from error
+        logits = best[MAX_TOP_LOGPROBS:]
+        likeliest = zip(map(int, best), logits, strict=False)
+        return SlotScores(logit, largest, mass, list(islice(likeliest, alternatives)))
 
     def on_host(self, rows: Sequence[int]) -> NDArray[np.float32]:
         """Wait for the step; valid until the next call. Raises StepError."""

@@ -9,6 +9,7 @@ step: to read them, too, waits for nothing but the step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cuda.bindings import driver as cuda
@@ -31,31 +32,45 @@ class _Events:
         self.end = check(cuda.cuEventCreate(flag))
 
 
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Where a step leaves what it brings, by slot, before its end."""
+
+    drawn: NDArray[Any]
+    """Tokens; -1 where the logits hold NaN or infinity."""
+    scores: NDArray[Any]
+    """See kernels/draw.py."""
+
+
 class Drawn:
-    """The tokens that one step draws, by slot; -1 where the logits hold NaN or infinity."""
+    """What one step draws."""
 
     def __init__(
         self,
         before: _Events | None,
         events: _Events,
-        tokens: NDArray[Any],
+        results: Results,
         attendance: Attendance,
     ) -> None:
-        """`before` are the events of the step before this one; `tokens` is where the step leaves
-        them before its end."""
-        self._before, self._events, self._tokens = before, events, tokens
+        """`before` are the events of the step before this one."""
+        self._before, self._events, self._results = before, events, results
         self._attendance = attendance
-        self._read: tuple[list[int], StepTimes] | None = None
+        self._read: tuple[list[int], NDArray[Any], StepTimes] | None = None
 
     def read(self) -> Sequence[int]:
-        """Wait for the step. Raises CudaError if it, or one before it, failed."""
+        """Wait for the step; tokens by slot, -1 where the logits hold NaN or infinity. Raises
+        CudaError if it, or one before it, failed."""
         return self._result()[0]
+
+    def scores(self) -> NDArray[Any]:
+        """As `read`: by slot, what kernels/draw.py writes down."""
+        return self._result()[1]
 
     def times(self) -> StepTimes:
         """As `read`."""
-        return self._result()[1]
+        return self._result()[2]
 
-    def _result(self) -> tuple[list[int], StepTimes]:
+    def _result(self) -> tuple[list[int], NDArray[Any], StepTimes]:
         if self._read is None:
             begin, end = self._events.begin, self._events.end
             if quick.cuEventQuery(end)[0] != cuda.CUresult.CUDA_SUCCESS:
@@ -66,7 +81,8 @@ class Drawn:
                 idle_seconds=0.0 if before is None else _seconds(before.end, begin),
                 busy_seconds=_seconds(begin, end),
             )
-            self._read = self._tokens.tolist(), times
+            # Kept: the next step but a few is given the same memory.
+            self._read = self._results.drawn.tolist(), self._results.scores.copy(), times
         return self._read
 
 
@@ -78,15 +94,15 @@ class Turns:
     """Used by one thread at a time, as the backend is."""
 
     def __init__(
-        self, device: Device, drawn: NDArray[Any], attendance: Attendance | None = None
+        self, device: Device, results: Sequence[Results], attendance: Attendance | None = None
     ) -> None:
-        """`drawn` is (sets, slots)."""
-        self._device, self._results = device, drawn
+        """`results` of each set."""
+        self._device, self._results = device, results
         self._attendance = attendance or Attendance()
         # One more than sets: a step may be read as late as when its set is claimed, and it is then
         # that the end of the one before it is asked for.
-        self._events = [_Events() for _ in range(len(drawn) + 1)]
-        self._steps: list[Drawn | None] = [None] * len(drawn)
+        self._events = [_Events() for _ in range(len(results) + 1)]
+        self._steps: list[Drawn | None] = [None] * len(results)
         self._begun = 0
         self.current = 0
         """The set that the next step is written to and read from."""
@@ -117,7 +133,7 @@ class Turns:
         events = self._events[number % count]
         check(quick.cuEventRecord(events.end, self._device.stream))
         before = self._events[(number - 1) % count] if number else None
-        tokens = self._results[self.current]
-        self._steps[self.current] = Drawn(before, events, tokens, self._attendance)
+        results = self._results[self.current]
+        self._steps[self.current] = Drawn(before, events, results, self._attendance)
         self._begun += 1
         self.current = (self.current + 1) % len(self._results)

@@ -1,7 +1,8 @@
 """The tokens that a step draws from its logits.
 
-A program has one row and goes over it several times, out of the L2 cache. What it computes is what
-sampling/cpu.py defines, with sums in float64 as there; only exp() is the GPU's own. So a sampled
+A program has one row and goes over it several times, out of the L2 cache. Where a slot's bias or
+penalties change it, the changed row is written down once. What it computes is what sampling/cpu.py
+defines, with sums in float64 as there; only exp() is the GPU's own. So a sampled
 token is another than the CPU's if the random number lies within about a millionth of the border
 between two tokens, and the likeliest token is always the same.
 
@@ -13,6 +14,9 @@ import triton
 import triton.language as tl
 
 from warmgraph_engine.backends.cuda.kernels.common import wait_for_previous
+
+IN_PROMPT = tl.constexpr(1 << 30)
+"""As slots.py has it."""
 
 NO_CUT = tl.constexpr(0x7F800000)
 """The bits of infinity: tokens of no probability, which are kept without effect."""
@@ -165,24 +169,111 @@ def _sample(
 
 
 @triton.jit
+def _change(
+    row_ptr,
+    changed_ptr,
+    bias_ptr,
+    counts_ptr,
+    vocabulary,
+    biased,
+    repetition,
+    presence,
+    frequency,
+    BLOCK: tl.constexpr,
+):
+    """The row with its slot's bias and penalties, rounded as sampling/penalties.py does."""
+    for first in range(0, vocabulary, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        inside = at < vocabulary
+        x = tl.load(row_ptr + at, mask=inside, other=0.0)
+        if biased:
+            x += tl.load(bias_ptr + at, mask=inside, other=0.0)
+        counts = tl.load(counts_ptr + at, mask=inside, other=0)
+        # In float64 and then rounded, both are what float32 gives when it rounds each operation.
+        wide, factor = x.to(tl.float64), repetition.to(tl.float64)
+        repeated = tl.where(x > 0, wide / factor, wide * factor).to(tl.float32)
+        x = tl.where(counts != 0, repeated, x)
+        times = counts & (IN_PROMPT - 1)
+        penalty = (presence + frequency * times.to(tl.float64)).to(tl.float32)
+        x = tl.where(times > 0, x - penalty, x)
+        tl.store(changed_ptr + at, x, mask=inside)
+    tl.debug_barrier()  # other threads of this program read it
+
+
+@triton.jit
+def _next_likeliest(row_ptr, vocabulary, value, token, BLOCK: tl.constexpr):
+    """The largest logit behind (value, token) in descending order, equal ones by id, and its id."""
+    lanes = tl.arange(0, BLOCK)
+    best = tl.full([BLOCK], float("-inf"), tl.float32)
+    best_at = tl.full([BLOCK], 0, tl.int32) + vocabulary
+    for first in range(0, vocabulary, BLOCK):
+        at = first + lanes
+        inside = at < vocabulary
+        x = tl.load(row_ptr + at, mask=inside, other=float("-inf"))
+        behind = inside & ((x < value) | ((x == value) & (at > token)))
+        larger = behind & ((x > best) | (best_at == vocabulary))
+        best = tl.where(larger, x, best)
+        best_at = tl.where(larger, at, best_at)
+    largest = tl.max(best, 0)
+    return largest, tl.min(tl.where(best == largest, best_at, vocabulary), 0)
+
+
+@triton.jit
+def _score_token(
+    row_ptr,
+    scores_ptr,
+    vocabulary,
+    largest,
+    token,
+    alternatives,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write down what the host makes log-probabilities of: the token's logit, the largest one, the
+    sum of exp(logit - largest), and the likeliest tokens with their logits."""
+    mass = tl.full([BLOCK], 0.0, tl.float64)
+    for first in range(0, vocabulary, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        x = tl.load(row_ptr + at, mask=at < vocabulary, other=float("-inf"))
+        mass += tl.exp(x - largest).to(tl.float64)
+    tl.store(scores_ptr, tl.load(row_ptr + token).to(tl.float64))
+    tl.store(scores_ptr + 1, largest.to(tl.float64))
+    tl.store(scores_ptr + 2, tl.sum(mass, 0))
+    value = tl.full([], float("inf"), tl.float32)
+    best = tl.full([], -1, tl.int32)
+    for number in range(alternatives):
+        value, best = _next_likeliest(row_ptr, vocabulary, value, best, BLOCK)
+        tl.store(scores_ptr + 3 + number, best.to(tl.float64))
+        tl.store(scores_ptr + 3 + MOST + number, value.to(tl.float64))
+
+
+@triton.jit
 def draw_tokens(
     logits_ptr,
     draws_ptr,
     set_ptr,
+    bias_ptr,
+    counts_ptr,
+    changed_ptr,
     drawn_ptr,
+    scores_ptr,
     last_drawn_ptr,
     sequences,
     vocabulary_size,
     BLOCK: tl.constexpr,
     SAMPLE_BLOCK: tl.constexpr,
     WAYS: tl.constexpr,
+    MOST: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Draw a token for each sequence that wants one; -1 where its logits hold NaN or infinity.
 
-    logits (rows, vocabulary); draws (7, sequences), float64: row of the logits or -1, slot, scale,
-    top_k, top_p, min_p, random number. drawn (sets of host buffers, sequences) and last_drawn
-    (sequences,) are by slot. grid (sequences of the step,).
+    logits (rows, vocabulary); draws (12, sequences), float64: row of the logits or -1, slot, scale,
+    top_k, top_p, min_p, random number, whether the slot's bias is added, repetition, presence and
+    frequency penalty, and how many alternatives to score or -1. bias and counts (slots,
+    vocabulary); what is drawn with a penalty is counted. changed (slots, vocabulary) is scratch.
+    drawn (sets of host buffers, slots), scores (sets, slots, 3 + 2 * MOST) and last_drawn (slots,).
+    grid (sequences of the step,).
     """
     wait_for_previous(PDL)
     settings = draws_ptr + tl.program_id(0)
@@ -191,10 +282,34 @@ def draw_tokens(
         row_ptr = logits_ptr + row * vocabulary_size
         slot = tl.load(settings + sequences).to(tl.int32)
         scale = tl.load(settings + 2 * sequences).to(tl.float32)
-        largest, token, drawable = _likeliest(row_ptr, vocabulary_size, BLOCK)
+        biased = tl.load(settings + 7 * sequences) > 0.0
+        repetition = tl.load(settings + 8 * sequences).to(tl.float32)
+        presence = tl.load(settings + 9 * sequences)
+        frequency = tl.load(settings + 10 * sequences)
+        alternatives = tl.load(settings + 11 * sequences).to(tl.int32)
+        penalized = (repetition != 1.0) | (presence != 0.0) | (frequency != 0.0)
+        raw_largest, token, drawable = _likeliest(row_ptr, vocabulary_size, BLOCK)
+        largest = raw_largest
+        of_slot = slot.to(tl.int64) * vocabulary_size
+        from_ptr = row_ptr
+        if biased | penalized:
+            from_ptr = changed_ptr + of_slot
+            _change(
+                row_ptr,
+                from_ptr,
+                bias_ptr + of_slot,
+                counts_ptr + of_slot,
+                vocabulary_size,
+                biased,
+                repetition,
+                presence,
+                frequency,
+                SAMPLE_BLOCK,
+            )
+            largest, token, _ = _likeliest(from_ptr, vocabulary_size, BLOCK)
         if drawable & (scale > 0.0):
             token = _sample(
-                row_ptr,
+                from_ptr,
                 vocabulary_size,
                 largest,
                 scale,
@@ -205,6 +320,15 @@ def draw_tokens(
                 SAMPLE_BLOCK,
                 WAYS,
             )
-        tl.store(drawn_ptr + tl.load(set_ptr) * sequences + slot, tl.where(drawable, token, -1))
+        place = tl.load(set_ptr) * sequences + slot
+        if drawable & (alternatives >= 0):
+            scores = scores_ptr + place.to(tl.int64) * (3 + 2 * MOST)
+            _score_token(
+                row_ptr, scores, vocabulary_size, raw_largest, token, alternatives, MOST, BLOCK
+            )
+        if drawable & penalized:
+            count_ptr = counts_ptr + of_slot + token
+            tl.store(count_ptr, tl.load(count_ptr) + 1)
+        tl.store(drawn_ptr + place, tl.where(drawable, token, -1))
         # The next step may already wait for it, and reads an embedding with it whatever it is.
         tl.store(last_drawn_ptr + slot, tl.where(drawable, token, 0))

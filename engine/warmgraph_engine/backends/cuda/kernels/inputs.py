@@ -51,9 +51,9 @@ def copy_inputs(
     starts = tl.load(host_starts_ptr + at, mask=at < sequences + 1, other=0)
     lengths = tl.load(host_lengths_ptr + at, mask=is_sequence, other=0)
     rows = tl.load(host_logit_rows_ptr + at, mask=at < logit_rows, other=0)
-    fields = tl.arange(0, 8)[:, None]
+    fields = tl.arange(0, 16)[:, None]
     setting = fields * max_sequences + at[None, :]
-    is_setting = (fields < 7) & is_sequence[None, :]
+    is_setting = (fields < 12) & is_sequence[None, :]
     draws = tl.load(host_draws_ptr + setting, mask=is_setting, other=0.0)
     host_set = tl.load(host_set_ptr)
     length = tl.load(host_lengths_ptr + program, mask=program < sequences, other=0)
