@@ -142,7 +142,7 @@ class _Process:
             speculative_tokens=self._config.speculative_tokens,
         )
         self._switch.attach(self._started.executor)
-        for collector in self._started.metrics:
+        for collector in self._started.metrics():
             self._registry.register(collector)
         self._reporter.load = engine.load
         service.attach(engine, self._started.text)

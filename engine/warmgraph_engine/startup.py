@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING
 
 from warmgraph_api.report import Stage
 from warmgraph_api.resource import Device
@@ -19,10 +18,8 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
-from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.parallel.backend import ParallelBackend
-from warmgraph_engine.parallel.metrics import RankMetrics
 from warmgraph_engine.parallel.ranks import Ranks
 from warmgraph_engine.parallel.stores import RankStores
 from warmgraph_engine.report import Reporter
@@ -30,11 +27,13 @@ from warmgraph_engine.sampling.sampler import Sampler
 from warmgraph_engine.store.key import cache_key
 from warmgraph_engine.store.store import GraphCache, Lookup, Store
 from warmgraph_engine.tokenizer.text import TextModel
-from warmgraph_engine.warmup.cache_metrics import CacheMetrics
 from warmgraph_engine.warmup.check import KnownAnswers
 from warmgraph_engine.warmup.publishing import Publishing
 from warmgraph_engine.warmup.runner import Warmup
 from warmgraph_engine.warmup.tasks import between_steps
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class Started:
     executor: GraphExecutor
     sampler: Sampler
     text: TextModel
-    metrics: Sequence[Collector]
+    metrics: Callable[[], list[Collector]]
     publishing: Publishing
     store: GraphCache
     ranks: Ranks | None = None
@@ -153,12 +152,17 @@ def _load(
         config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left
     )
     executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=idle)
-    metrics: list[Collector] = [
-        GraphMetrics(counts, graphs, lambda: backend.launches),
-        CacheMetrics(key, publishing, reporter),
-    ]
-    if ranks is not None:
-        metrics.append(RankMetrics(ranks))
+
+    def metrics() -> list[Collector]:
+        # Imported where there is time: it takes as long as a tenth of the weights.
+        from warmgraph_engine.graph_metrics import GraphMetrics  # noqa: PLC0415
+        from warmgraph_engine.parallel.metrics import RankMetrics  # noqa: PLC0415
+        from warmgraph_engine.warmup.cache_metrics import CacheMetrics  # noqa: PLC0415
+
+        of_graphs = GraphMetrics(counts, graphs, lambda: backend.launches)
+        of_ranks = [] if ranks is None else [RankMetrics(ranks)]
+        return [of_graphs, CacheMetrics(key, publishing, reporter), *of_ranks]
+
     return Started(
         executor=executor,
         sampler=backend.sampler,

@@ -25,3 +25,13 @@ def test_nothing_heavy_is_imported_before_the_gpus_context_is_on_its_way() -> No
 def test_no_start_on_a_gpu_imports_torch_or_a_compiler(module: str) -> None:
     modules = imported(f"import warmgraph_engine.{module}")
     assert not modules & {"torch", "triton", "transformers", "pydantic", "jinja2"}
+
+
+def test_a_start_imports_the_metrics_with_the_server() -> None:
+    modules = imported("import warmgraph_engine.startup, warmgraph_engine.backends.cuda.backend")
+    assert not modules & {"prometheus_client", "http.server", "ssl", "aiohttp"}
+
+
+def test_a_start_that_compiles_nothing_imports_no_pools_of_processes() -> None:
+    modules = imported("import warmgraph_engine.startup, warmgraph_engine.backends.cuda.backend")
+    assert not modules & {"concurrent.futures.process", "multiprocessing.context"}

@@ -87,7 +87,7 @@ class Engine:
         self._started = startup.start(self.config, self.reporter)
         self.executor = self._started.executor
         self._registry = CollectorRegistry()
-        for collector in self._started.metrics:
+        for collector in self._started.metrics():
             self._registry.register(collector)
 
     def publish(self) -> None:

@@ -7,9 +7,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +90,10 @@ class Compiler:
         processes = min(PROCESSES, len(os.sched_getaffinity(0)), len(missing))
         if processes < 2:
             return
+        # A start that compiles nothing does without.
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+        from multiprocessing import get_context  # noqa: PLC0415
+
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             futures = [pool.submit(compile_variant, variant) for variant in missing]
         for future in futures:
