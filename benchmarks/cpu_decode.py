@@ -61,12 +61,12 @@ class Ours:
     def seconds(self, batch: int, tokens: int, execution: Execution) -> float:
         """Time to decode `tokens` tokens of each of `batch` sequences, greedily."""
         self._executor.set_execution(execution)
-        tables = [[1 + i * self._blocks + j for j in range(self._blocks)] for i in range(batch)]
+        tables = [
+            BlockTable(1 + i * self._blocks + j for j in range(self._blocks)) for i in range(batch)
+        ]
         last = []
         for table in tables:
-            row = StepRow(
-                token_ids=PROMPT, start_position=0, block_table=BlockTable(table), logit_rows=1
-            )
+            row = StepRow(token_ids=PROMPT, start_position=0, block_table=table, logit_rows=1)
             result = self._executor.execute(Step(kind=StepKind.PREFILL, rows=[row]))
             last.append(int(result.logits[0].argmax()))
         began = time.perf_counter()
@@ -75,7 +75,7 @@ class Ours:
                 StepRow(
                     token_ids=[token],
                     start_position=position,
-                    block_table=BlockTable(table),
+                    block_table=table,
                     logit_rows=1,
                 )
                 for token, table in zip(last, tables, strict=True)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Step
 
@@ -35,13 +36,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Of the question, all its logits and the tokens drawn: digest_of()."""
 
 
+def _blocks(value: Any) -> list[int]:
+    if isinstance(value, BlockTable):
+        return value.tolist()
+    raise NotImplementedError(type(value))
+
+
 def question(
     shape: StepShape, step: Step, contexts: Sequence[tuple[StepShape, Step]], writer: int
 ) -> str:
     """SHA-256 of everything that is asked: the step, the bucket's shape that it is padded to, and
     the steps that wrote its contexts, in the shapes in which bucket `writer` ran them."""
     return hashlib.sha256(
-        msgspec.json.encode((shape, step, writer, contexts), enc_hook=list)
+        msgspec.json.encode((shape, step, writer, contexts), enc_hook=_blocks)
     ).hexdigest()
 
 

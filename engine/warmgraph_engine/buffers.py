@@ -66,9 +66,9 @@ class StaticBuffers:
         self._block_size = block_size
         # Padding leaves the dummy block's first position alone: the canary's token is there
         # (canary.py), and a padded graph must not overwrite what it is about to read.
-        tokens, width = len(arrays["slots"]), arrays["block_tables"].shape[1]
+        tokens = len(arrays["slots"])
         # numpy's arange lets other threads run, which takes its time to be undone: one for all.
-        self._numbers = np.arange(2 * max(tokens, width, len(arrays["logit_rows"])) + 1)
+        self._numbers = np.arange(2 * max(tokens, len(arrays["logit_rows"])) + 1)
         self._dummy_offsets = 1 + self._numbers[:tokens] % (block_size - 1)
 
     def fill(self, step: Step, shape: StepShape) -> None:

@@ -24,7 +24,8 @@ else:
 
 
 class BlockTable(_Array):
-    """A sequence's blocks in order, as int32: each step copies all of every sequence's."""
+    """A sequence's blocks in order, as int32: each step copies all of every sequence's. Slices are
+    plain arrays."""
 
     def __new__(cls, blocks: Iterable[int] | bytes = ()) -> Self:
         """`blocks` as numbers, or as what tobytes() gave."""

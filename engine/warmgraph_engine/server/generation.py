@@ -53,7 +53,7 @@ class Generation:
             for choice, outputs in await self._box.take():
                 if outputs[-1].error is not None:
                     self._failure = outputs.pop().error
-                # Else there may be tokens drawn before the engine learnt of a stop string.
+                # Of a choice that has ended: drawn before the engine learnt of a stop string.
                 if outputs and choice.sequence.id in self._open:
                     before = choice.generated
                     batch.append((choice, choice.feed(outputs)))

@@ -20,11 +20,14 @@ from warmgraph_engine.server.choice import Choice
 AT_ONCE = 16
 """Outputs that a step's tokens reach as soon as they are there, however short the steps are."""
 
-EVENT_SECONDS = 250e-6
-"""For each output beyond those: how long the next tokens wait at least. Telling one takes the
-event loop some 40 µs, and the engine's thread needs the interpreter too. So of 64 streams each gets
-an event every 12 ms at most, with all tokens since the last: all in one go, since a thread that is
-interrupted now and then is slower than one that waits once."""
+STEP_SECONDS = 60e-6
+"""What a step must take for each output for all to be told of it: telling one takes the event loop
+some 40 µs, and the engine's thread, which needs the interpreter too, 10."""
+
+EVENT_SECONDS = 160e-6
+"""For each output, how long the next tokens wait at least where steps are shorter. So of 64 fast
+streams each gets an event every 10 ms, with all tokens since the last: all in one go, since a
+thread that is interrupted now and then is slower than one that waits once."""
 
 
 class Mailbox:
@@ -82,6 +85,8 @@ class Post:
         self._delivered: list[tuple[list[Output], float]] = []
         """What steps brought and nobody was told of yet, and when it came."""
         self._not_before = 0.0
+        self._newest = 0.0
+        """When the newest of those that were told of came."""
 
     def deliver(self, outputs: list[Output]) -> None:
         with self._lock:
@@ -132,4 +137,7 @@ class Post:
                 slot.last = at
         for gap, count in gaps.items():
             self._metrics.inter_token.observe(gap, count)
-        self._not_before = self._loop.time() + EVENT_SECONDS * max(0, told - AT_ONCE)
+        step_seconds = (delivered[-1][1] - self._newest) / len(delivered)
+        self._newest = delivered[-1][1]
+        if told > AT_ONCE and step_seconds < STEP_SECONDS * told:
+            self._not_before = self._loop.time() + EVENT_SECONDS * told

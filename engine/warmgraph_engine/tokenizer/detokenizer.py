@@ -3,7 +3,7 @@
 Decoding token by token would be wrong twice: a character's bytes may be spread over several tokens
 (an emoji comes as two to four), and a token's text may depend on its predecessor (a leading space
 is dropped at the start of a text). So a window of recent tokens is decoded as a whole: the ones
-before `_start` are settled, and what ends in an unfinished character is held back.
+before `_fresh` are settled, and what ends in an unfinished character is held back.
 """
 
 from __future__ import annotations

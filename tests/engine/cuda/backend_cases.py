@@ -85,7 +85,7 @@ def table(backend: Backend, *, capture: bool = True) -> GraphTable:
 
 
 def requests() -> list:
-    """Of every kind: likeliest, sampled, drawn on the host, stopped early."""
+    """Of every kind: likeliest, sampled, scored, from changed logits, stopped early."""
     return [
         sequence([1, 2, 3], max_tokens=6),
         sequence([9] * 20, max_tokens=4, temperature=0.9, top_p=0.9, seed=4),

@@ -109,7 +109,7 @@ def started(
 def served(start: Started) -> list[Result]:
     engine = Engine(executor=start.executor, sampler=start.sampler)
     engine.loop._deliver = engine.collect
-    sequences = requests()[:4]  # likeliest and sampled, drawn in the step and on the host
+    sequences = requests()[:6]  # drawn by both ranks, and a prompt that is scored on the host
     arriving = list(sequences)
     while any(engine.result(one).finish is None for one in sequences):
         engine.loop.submit(arriving[:2])
@@ -120,7 +120,7 @@ def served(start: Started) -> list[Result]:
 
 def paths(start: Started) -> dict[str, float]:
     registry = CollectorRegistry()
-    for collector in start.metrics:
+    for collector in start.metrics():
         registry.register(collector)
     found: dict[str, float] = {}
     for metric in registry.collect():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,12 +24,12 @@ POSITIONS = FACTS.blocks * FACTS.block_size
 class Schedule(RuleBasedStateMachine):
     """Tokens are read as soon as they are drawn."""
 
-    run_ahead = False
+    ahead = 0
     speculative_tokens = 0
 
     def __init__(self):
         super().__init__()
-        self.unread = None
+        self.unread = deque()
         self.scheduler = Scheduler(FACTS, speculative_tokens=self.speculative_tokens)
         self.alive = []
         self.prefilled_last = None
@@ -69,15 +71,17 @@ class Schedule(RuleBasedStateMachine):
             not s.prefilling for s in self.scheduler.running
         )
         plan = self.scheduler.schedule()
-        due, self.unread = (self.unread, plan) if self.run_ahead else (plan, None)
-        assert self.alive == [] or plan or due, "work is left, but no step"
+        assert self.alive == [] or plan or self.unread, "work is left, but no step"
+        kept = len(self.unread) - 1
         if plan is not None:
             self.check(plan, before, both)
-        if due is not None:
-            self.read(due)
+            self.unread.append(plan)
+            kept = self.ahead
+        while len(self.unread) > max(0, kept):
+            self.read(self.unread.popleft())
 
     def check(self, plan, before, both):
-        if both and not self.run_ahead and len(self.scheduler.running) == len(self.alive):
+        if both and not self.ahead and len(self.scheduler.running) == len(self.alive):
             alternates = (plan.kind is StepKind.PREFILL) is not self.prefilled_last
             assert alternates or self.scheduler.preemptions
         self.prefilled_last = plan.kind is StepKind.PREFILL
@@ -94,8 +98,9 @@ class Schedule(RuleBasedStateMachine):
             assert not planned.sequence.ended
             longest = planned.sequence.prompt_length + planned.sequence.params.max_tokens - 1
             assert planned.end <= longest, "a token is computed that nothing can follow"
-            assert planned.sequence.pending == planned.drawn + (PENDING_TOKEN in row.token_ids)
-            assert (PENDING_TOKEN in row.token_ids) <= self.run_ahead
+            earlier = planned.sequence.pending - planned.drawn
+            assert (earlier > 0) == (PENDING_TOKEN in row.token_ids)
+            assert earlier <= self.ahead
         assert (plan.kind is StepKind.VERIFY) == any(planned.drafts for planned in plan.rows)
         assert len({row.slot for row in step.rows}) == len(step.rows)
 
@@ -141,7 +146,13 @@ class Schedule(RuleBasedStateMachine):
 class ScheduleAhead(Schedule):
     """Tokens are read one step late, as with run-ahead."""
 
-    run_ahead = True
+    ahead = 1
+
+
+class ScheduleFarAhead(Schedule):
+    """Two steps late."""
+
+    ahead = 2
 
 
 class ScheduleWithDrafts(Schedule):
@@ -151,8 +162,9 @@ class ScheduleWithDrafts(Schedule):
 
 
 BOUNDS = settings(deadline=None, max_examples=60, stateful_step_count=30)
-Schedule.TestCase.settings = ScheduleAhead.TestCase.settings = BOUNDS
-ScheduleWithDrafts.TestCase.settings = BOUNDS
+for machine in (Schedule, ScheduleAhead, ScheduleFarAhead, ScheduleWithDrafts):
+    machine.TestCase.settings = BOUNDS
 TestSchedule = Schedule.TestCase
 TestScheduleAhead = ScheduleAhead.TestCase
+TestScheduleFarAhead = ScheduleFarAhead.TestCase
 TestScheduleWithDrafts = ScheduleWithDrafts.TestCase

@@ -6,13 +6,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.engine.harness import sequence
 from warmgraph_engine.loop import Output
 from warmgraph_engine.metrics import EngineMetrics
 from warmgraph_engine.sampling.sampler import SampledToken
-from warmgraph_engine.server.post import AT_ONCE, EVENT_SECONDS, Mailbox, Post
+from warmgraph_engine.server import post
+from warmgraph_engine.server.post import AT_ONCE, Mailbox, Post
 
 
 class Desk:
@@ -39,20 +41,36 @@ async def tokens(box: Mailbox) -> list[int]:
     return [output.token.token_id for output in outputs if output.token is not None]
 
 
-async def test_many_are_told_of_several_steps_at_once_and_each_token_is_timed() -> None:
-    desk = Desk(AT_ONCE + 40)
+async def test_many_are_told_of_several_short_steps_at_once_and_each_token_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(post, "EVENT_SECONDS", 0.01)
+    monkeypatch.setattr(post, "STEP_SECONDS", 1.0)
+    desk = Desk(AT_ONCE + 1)
     desk.deliver(1)
     assert [await tokens(box) for box in desk.boxes] == [[1]] * len(desk.boxes)
-    for token in (2, 3):
+    desk.deliver(2)
+    assert [await tokens(box) for box in desk.boxes] == [[2]] * len(desk.boxes)
+    for token in (3, 4):
         desk.deliver(token)
-        await asyncio.sleep(0.002)  # less than the others wait
-    assert 40 * EVENT_SECONDS > 0.005
-    assert [await tokens(box) for box in desk.boxes] == [[2, 3]] * len(desk.boxes)
+        await asyncio.sleep(0.002)  # a hundredth of what the others wait
+    assert [await tokens(box) for box in desk.boxes] == [[3, 4]] * len(desk.boxes)
     assert desk.value("warmgraph_time_to_first_token_seconds_count") == len(desk.boxes)
-    assert desk.value("warmgraph_inter_token_latency_seconds_count") == 2 * len(desk.boxes)
-    # The third came 2 ms after the second, although they were told together.
+    assert desk.value("warmgraph_inter_token_latency_seconds_count") == 3 * len(desk.boxes)
+    # The last came 2 ms after the one before it, although they were told together.
     seconds = desk.value("warmgraph_inter_token_latency_seconds_sum")
     assert seconds >= 0.0015 * len(desk.boxes)
+
+
+async def test_many_are_told_of_each_token_where_steps_are_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(post, "EVENT_SECONDS", 1.0)
+    monkeypatch.setattr(post, "STEP_SECONDS", 0.0)
+    desk = Desk(AT_ONCE + 1)
+    for token in (1, 2, 3):
+        desk.deliver(token)
+        assert [await tokens(box) for box in desk.boxes] == [[token]] * len(desk.boxes)
 
 
 async def test_few_are_told_of_each_token_at_once() -> None:

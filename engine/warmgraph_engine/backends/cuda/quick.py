@@ -1,9 +1,9 @@
 """Calls of the driver that return at once, made without giving up the interpreter.
 
 cuda.bindings lets other threads run during each call. Whoever has given up the interpreter to a
-busy event loop gets it back a switch interval later (50 µs), and a step makes eight calls: more
-time than it takes on the GPU. These are the same calls, for the same values, as functions that
-keep it. None of them waits for the GPU.
+busy event loop gets it back a switch interval later (half a millisecond, see main.py), and a step
+makes eight calls: more time than it takes on the GPU. These are the same calls, for the same
+values, as functions that keep it. None of them waits for the GPU.
 """
 
 from __future__ import annotations
