@@ -200,6 +200,7 @@ class EngineLoop:
         try:
             while not self._closing:
                 self._turn()
+            self._read_all_but(0)  # what was computed is not thrown away
             self._end_all("the engine is shutting down")
         except Exception as error:  # of any kind: it must be reported, not end the thread mutely
             _log.exception("the engine failed")

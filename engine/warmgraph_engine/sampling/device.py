@@ -97,7 +97,7 @@ class DeviceSampler:
     def sample(self, logits: StepLogits, draws: Sequence[Draw]) -> _Tokens:
         on_host = [draw for draw in draws if draw.beside_drafts]
         self._drawn_here.update(draw.sequence.id for draw in on_host)
-        return _Tokens(logits, draws, on_host, self._host)
+        return _Tokens(logits, draws, on_host, self._host, self._vocabulary)
 
     def prompt_logprobs(
         self, logits: StepLogits, *, first_row: int, targets: Sequence[int], top: int
@@ -131,6 +131,7 @@ class _Tokens:
     on_host: Sequence[Draw]
     """Those that the step did not make."""
     host: CpuSampler
+    vocabulary: int
 
     @property
     def on_device(self) -> bool:
@@ -144,7 +145,7 @@ class _Tokens:
             token = by_host.get(draw.row) or SampledToken(drawn[draw.slot])
             if token.token_id < 0:
                 raise BadLogitsError("the model's logits hold NaN or infinity")
-            alternatives = draw.sequence.params.logprobs
+            alternatives = _alternatives(draw.sequence.params, self.vocabulary)
             if alternatives is not None and token.logprob is None:
                 token = self._scored(token.token_id, draw.slot, alternatives)
             tokens.append(token)
@@ -183,6 +184,10 @@ def _is_changed(params: SamplingParams, position: int) -> bool:
     )
 
 
+def _alternatives(params: SamplingParams, vocabulary: int) -> int | None:
+    return None if params.logprobs is None else min(params.logprobs, vocabulary)
+
+
 def _changed(how: StepDraw, draw: Draw, *, new: bool, vocabulary: int) -> StepDraw:
     """`new` if what the device keeps for the slot is not of this sequence, or not all of it."""
     params, sequence, position = draw.sequence.params, draw.sequence, draw.position
@@ -198,7 +203,7 @@ def _changed(how: StepDraw, draw: Draw, *, new: bool, vocabulary: int) -> StepDr
         repetition_penalty=params.repetition_penalty,
         presence_penalty=params.presence_penalty,
         frequency_penalty=params.frequency_penalty,
-        alternatives=None if params.logprobs is None else min(params.logprobs, vocabulary),
+        alternatives=_alternatives(params, vocabulary),
         biased=biased,
         bias=bias_of(params, position) if biased and renewed else None,
         counts=counts,

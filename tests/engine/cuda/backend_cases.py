@@ -94,20 +94,23 @@ def requests() -> list:
         sequence([5] * 6, max_tokens=3, prompt_logprobs=1),
         sequence([6, 1], max_tokens=7, frequency_penalty=1.5, presence_penalty=0.5),
         sequence([3, 3], max_tokens=9, stop_token_ids=frozenset(range(0, 70, 3)), min_tokens=2),
+        sequence([8], max_tokens=6, logit_bias={5: 30.0, 6: 29.0}, repetition_penalty=9.0),
     ]
 
 
 def served(backend: Backend, graphs: GraphTable, counts: StepCounts) -> list[Result]:
     executor = GraphExecutor(backend, graphs, counts)
-    engine = Engine(executor=executor, sampler=backend.sampler)
+    engine = Engine(executor=executor, sampler=backend.sampler, far_rows=0)
     engine.loop._deliver = engine.collect
-    sequences = requests()
+    sequences, most = requests(), 0
     arriving = list(sequences)
     while any(engine.result(one).finish is None for one in sequences):
         engine.loop.submit(arriving[:2])
         del arriving[:2]
         engine.loop.wake()
         engine.loop._turn()
+        most = max(most, len(engine.loop._unread))
+    assert most == (2 if isinstance(backend, CudaBackend) else 0), "steps that were ahead"
     assert engine.kept_by_sampler == 0
     return [engine.result(one) for one in sequences]
 
@@ -320,8 +323,12 @@ def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
 
         return launch
 
-    for name in ("cuLaunchKernelEx", "cuGraphLaunch"):
-        monkeypatch.setattr(quick, name, counted(getattr(quick, name)))
+    for module, name in (
+        (quick, "cuLaunchKernelEx"),
+        (driver, "cuLaunchKernelEx"),
+        (quick, "cuGraphLaunch"),
+    ):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
     assert drawn(executor) == expected
     one_layer = ["inputs.copy_inputs", "graph", "attention.attention_decode", "graph"]
     assert launched == one_layer * len(expected)

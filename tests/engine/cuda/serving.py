@@ -55,6 +55,7 @@ class Serving:
             executor=executor,
             sampler=self.backend.sampler,
             speculative_tokens=speculative_tokens,
+            far_rows=0,  # two steps ahead with any number of rows
         )
         engine.loop.start(engine.collect)
         try:

@@ -136,6 +136,27 @@ def test_a_fault_keeps_the_tokens_of_the_steps_before_it():
         assert engine.faults == ["StepError: device lost"]
 
 
+def test_closing_hands_out_the_tokens_of_all_steps_that_were_handed_over():
+    fifth, closing = threading.Event(), threading.Event()
+    with running_engine(run_ahead=True, far_rows=0) as engine:
+
+        def hold(_step: Step) -> None:
+            if len(engine.executor.steps) == 5:
+                fifth.set()
+                assert closing.wait(30)
+
+        engine.executor.before_step = hold
+        one = sequence([1], max_tokens=100)
+        engine.loop.submit([one])
+        assert fifth.wait(30)
+        threading.Timer(0.05, closing.set).start()  # once close() has said so
+        engine.loop.close()
+        result = engine.result(one)
+        assert "shutting down" in str(result.error)
+        assert engine.executor.idle, "none is left"
+        assert 5 < len(result.tokens) == len(engine.executor.steps) < 100
+
+
 def test_logits_that_are_no_numbers_end_all_requests_without_a_token_drawn_from_them():
     with running_engine() as plain:
         [expected] = plain.generate(sequence([1], max_tokens=20))

@@ -154,9 +154,11 @@ class _Launches:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def enqueue(self) -> None:
+    def enqueue(self, *, at_once: bool = False) -> None:
+        """`at_once` if there are few: some hundred may fill the driver's queue, and then wait."""
+        launch = quick.cuLaunchKernelEx if at_once else cuda.cuLaunchKernelEx
         for config, function, parameters in self._calls:
-            check(quick.cuLaunchKernelEx(config, function, parameters, 0))
+            check(launch(config, function, parameters, 0))
 
 
 class CudaGraph:
@@ -212,7 +214,7 @@ class CudaLaunches:
         self._turns.begin()
         inputs = self._inputs[self._turns.current]
         self._device.launches += len(inputs)
-        inputs.enqueue()
+        inputs.enqueue(at_once=True)
         rest(self._device.stream)
         self._turns.done()
 

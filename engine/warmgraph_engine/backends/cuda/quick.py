@@ -29,6 +29,7 @@ def _library() -> Any:
         "cuEventElapsedTime": (ctypes.POINTER(ctypes.c_float), pointer, pointer),
         "cuLaunchKernelEx": (pointer, pointer, pointer, pointer),
         "cuGraphLaunch": (pointer, pointer),
+        "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, pointer, ctypes.c_size_t, pointer),
     }.items():
         getattr(library, name).argtypes = types
     return library
@@ -52,6 +53,11 @@ def cuLaunchKernelEx(config: Any, function: Any, parameters: int, extra: int) ->
     """`config` is a CUlaunchConfig."""
     call = _library().cuLaunchKernelEx
     return (Status(call(config.getPtr(), int(function), parameters, extra)),)
+
+
+def cuMemcpyHtoDAsync(target: int, source: int, size: int, stream: Any) -> tuple[Status]:
+    """From pinned memory."""
+    return (Status(_library().cuMemcpyHtoDAsync_v2(target, source, size, int(stream))),)
 
 
 def cuGraphLaunch(graph: Any, stream: Any) -> tuple[Status]:

@@ -10,6 +10,7 @@ import numpy as np
 from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
+from warmgraph_engine.backends.cuda import quick
 from warmgraph_engine.backends.cuda.driver import Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses, PinnedMemory
 from warmgraph_engine.step import SlotCounts
@@ -17,7 +18,7 @@ from warmgraph_engine.step import SlotCounts
 IN_PROMPT = 1 << 30
 """Of a token's count: it is in the prompt. Below it, how often it is in the output."""
 
-ROWS = 8
+ROWS = 16
 """Rows of pinned memory that are on their way at a time; whoever needs one more waits for the
 steps before it."""
 
@@ -60,9 +61,10 @@ class DeviceSlotRows:
 
     def _send(self, region: str, slot: int, row: NDArray[np.float32] | NDArray[np.int32]) -> None:
         place, sent = next(self._rows)
-        check(cuda.cuEventSynchronize(sent))
+        if quick.cuEventQuery(sent)[0] != cuda.CUresult.CUDA_SUCCESS:
+            check(cuda.cuEventSynchronize(sent))
         offset = place - self._memory.address
         self._memory.array(row.shape, row.dtype.name, offset)[:] = row
         target = self._addresses[region] + slot * self._bytes
-        check(cuda.cuMemcpyHtoDAsync(target, place, self._bytes, self._device.stream))
-        check(cuda.cuEventRecord(sent, self._device.stream))
+        check(quick.cuMemcpyHtoDAsync(target, place, self._bytes, self._device.stream))
+        check(quick.cuEventRecord(sent, self._device.stream))

@@ -2,9 +2,9 @@
 
 A program has one row and goes over it several times, out of the L2 cache. Where a slot's bias or
 penalties change it, the changed row is written down once. What it computes is what sampling/cpu.py
-defines, with sums in float64 as there; only exp() is the GPU's own. So a sampled
-token is another than the CPU's if the random number lies within about a millionth of the border
-between two tokens, and the likeliest token is always the same.
+defines, with sums in float64 as there; only exp() is the GPU's own, and the last bit in float64 of
+a penalty of both kinds. So a sampled token is another than the CPU's if the random number lies
+within about a millionth of the border between two tokens, and the likeliest token is the same.
 
 The order of likelihood is that of `key`, the bits of -score, in which a smaller key is likelier. A
 truncation keeps the keys below a cut, and of those equal to it the first few in order of ids.
