@@ -1,8 +1,9 @@
 """Weights from a checkpoint into the arena: read into pinned memory, copied by the GPU.
 
 Threads read the file while the bus copies what they have read. Pinning memory takes time, so the
-buffers are small. On an H200 machine with the files in the page cache, 2.2 GB arrive at 21 GB/s
-and 16 GB at 32 GB/s; copying out of a mapping of the file reaches 8 GB/s.
+buffers are small. On an H200 machine with the files in the page cache, 2.2 GB arrive at 17 GB/s
+and 16 GB at 26 GB/s (benchmarks/weight_loading.py), at 21 and 32 GB/s on its better days; copying
+out of a mapping of the file reaches 8 GB/s.
 """
 
 from __future__ import annotations
