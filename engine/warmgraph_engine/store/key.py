@@ -17,6 +17,7 @@ from warmgraph_engine.store import layout
 _SOURCES = (
     "arena.py",
     "buffers.py",
+    "kv.py",
     "shapes.py",
     "models",
     "backends/base.py",
