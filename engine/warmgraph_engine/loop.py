@@ -224,13 +224,13 @@ class EngineLoop:
     def _may_stay_unread(self, plan: Plan | None) -> int:
         """How many steps."""
         if plan is None:  # what the oldest one brings may be what there is to plan with
-            return len(self._unread) - 1
+            return max(0, len(self._unread) - 1)
         if not (self._may_run_ahead and self._unread[-1].tokens.on_device):
             return 0
         return 2 if len(plan.rows) > self._far_rows else 1
 
     def _read_all_but(self, count: int) -> None:
-        while len(self._unread) > max(0, count):
+        while len(self._unread) > count:
             self._finish(self._unread.popleft())
 
     def _work_between_steps(self, busy: bool) -> bool:

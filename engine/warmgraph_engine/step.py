@@ -54,14 +54,6 @@ class StepDraw(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The slot's tokens before this draw. From then on the device counts what it draws with a
     penalty."""
 
-    @property
-    def penalized(self) -> bool:
-        return (
-            self.repetition_penalty != 1.0
-            or self.presence_penalty != 0.0
-            or self.frequency_penalty != 0.0
-        )
-
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one sequence contributes to a step."""

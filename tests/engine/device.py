@@ -70,7 +70,7 @@ class ToyDevice(ToyExecutor):
                 token = drawn_from(raw, row.draw, self._changed(raw, row.slot, row.draw))
                 drawn[row.slot] = token
                 self.last_drawn[row.slot] = max(token, 0)
-                if row.draw.penalized:
+                if params_of(row.draw).penalized:
                     self._counts[row.slot, token] += 1
                 if row.draw.alternatives is not None and token >= 0:
                     logits.scored[row.slot] = _scores(raw, token)
@@ -86,7 +86,7 @@ class ToyDevice(ToyExecutor):
             self._counts[slot] = np.bincount(draw.counts.output, minlength=raw.size)
             self._in_prompt[slot] = np.isin(np.arange(raw.size), draw.counts.prompt)
         row = raw + self._bias[slot] if draw.biased else raw.copy()
-        if draw.penalized:
+        if params_of(draw).penalized:
             counts, factor = self._counts[slot], np.float32(draw.repetition_penalty)
             seen = self._in_prompt[slot] | (counts > 0)
             row[seen] = np.where(row > 0, row / factor, row * factor)[seen]
@@ -137,11 +137,17 @@ def drawn_from(raw: np.ndarray, draw: StepDraw, row: np.ndarray) -> int:
         return -1
     if not draw.scale:
         return int(row.argmax())
-    params = SamplingParams(
+    return draw_token(row, params_of(draw), draw.number, scratch=np.empty_like(row))
+
+
+def params_of(draw: StepDraw) -> SamplingParams:
+    return SamplingParams(
         max_tokens=1,
-        temperature=1 / draw.scale,
+        temperature=1 / draw.scale if draw.scale else 0.0,
         top_k=draw.top_k,
         top_p=draw.top_p,
         min_p=draw.min_p,
+        repetition_penalty=draw.repetition_penalty,
+        presence_penalty=draw.presence_penalty,
+        frequency_penalty=draw.frequency_penalty,
     )
-    return draw_token(row, params, draw.number, scratch=np.empty_like(row))

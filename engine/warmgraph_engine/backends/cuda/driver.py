@@ -7,6 +7,8 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
+from warmgraph_engine.backends.cuda import quick
+
 
 class CudaError(RuntimeError):
     """A call of the driver failed, or a kernel did; most such errors end the process's use of
@@ -21,6 +23,13 @@ def check(result: tuple[Any, ...]) -> Any:
         message = text.decode() if text else "unknown error"
         raise CudaError(f"{status.name.removeprefix('CUDA_ERROR_')}: {message}")
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def wait_for(event: Any) -> None:
+    """Gives up the interpreter only where there is something to wait for. Raises CudaError for
+    whatever failed in the event's stream."""
+    if quick.cuEventQuery(event)[0] != cuda.CUresult.CUDA_SUCCESS:
+        check(cuda.cuEventSynchronize(event))
 
 
 class Device:

@@ -8,7 +8,7 @@ from warmgraph_api.report import StepKind
 from warmgraph_engine.arena import ITEM_BYTES
 from warmgraph_engine.backends.cuda import tiling
 from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
-from warmgraph_engine.backends.cuda.layout import Geometry
+from warmgraph_engine.backends.cuda.layout import DRAW_FIELDS, IN_PROMPT, Geometry
 from warmgraph_engine.backends.cuda.reduction import of_all_ranks
 from warmgraph_engine.models import fp8
 from warmgraph_engine.models.config import Family, ModelConfig
@@ -89,6 +89,8 @@ class Launches:
                 "BLOCK_SIZE": self._geometry.block_size,
                 "BLOCK": COPY_BLOCK,
                 "TABLE_BLOCK": COPY_BLOCK,
+                "FIELDS": DRAW_FIELDS,
+                "FIELDS_BLOCK": 1 << (DRAW_FIELDS - 1).bit_length(),
             },
             overlaps=False,
         )
@@ -235,6 +237,7 @@ class Launches:
                 "SAMPLE_BLOCK": SAMPLE_BLOCK,
                 "WAYS": CUT_WAYS,
                 "MOST": MAX_TOP_LOGPROBS,
+                "IN_PROMPT": IN_PROMPT,
             },
             warps=DRAW_WARPS,
         )

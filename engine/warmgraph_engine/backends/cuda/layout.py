@@ -34,6 +34,10 @@ that all of them are resident at once."""
 DRAW_FIELDS = 12
 """Of a draw, see kernels/draw.py."""
 
+IN_PROMPT = 1 << 30
+"""Of a token's count in `slots.counts`: it is in the prompt. Below it, how often it is in the
+output."""
+
 SCORE_FIELDS = 3 + 2 * MAX_TOP_LOGPROBS
 """Of a drawn token's score, see kernels/draw.py."""
 
@@ -99,7 +103,6 @@ def plan_device(
     by_slot = (settings.max_batch_size, config.vocabulary)
     layout.add("slots.bias", "float32", by_slot)
     layout.add("slots.counts", "int32", by_slot)
-    layout.add("work.changed", "float32", by_slot)
     _add_work(layout, config, settings, sizes.tokens)
     return layout
 
@@ -169,6 +172,7 @@ def _add_work(
     layout.add("work.part", "float32", (parts, config.head_dim))
     layout.add("work.part_best", "float32", (parts,))
     layout.add("work.part_mass", "float32", (parts,))
+    layout.add("work.changed", "float32", (sequences, config.vocabulary))
     layout.add("work.arrived", "int32", (sequences, config.kv_heads))
     if settings.ranks > 1:
         layout.add("work.places", "int64", (2, settings.ranks))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -60,31 +60,32 @@ class LogitRows:
 
 
 class DeviceLogits:
-    """StepResult.logits of a step: what sampling/device.py asks for."""
+    """StepResult.logits of a step: what sampling/device.py asks for. Raises StepError."""
 
     def __init__(self, rows: LogitRows, drawn: Drawn) -> None:
         self._rows, self._drawn = rows, drawn
 
     def drawn(self) -> Sequence[int]:
-        """Wait for the step; by slot, -1 where logits hold NaN or infinity. Raises StepError."""
-        try:
+        """Wait for the step; by slot, -1 where logits hold NaN or infinity."""
+        with _step_errors():
             return self._drawn.read()
-        except CudaError as error:
-            raise StepError(f"the GPU failed: {error}") from error
 
     def scores(self, slot: int, alternatives: int) -> SlotScores:
-        """Wait for the step; see StepLogits. Raises StepError."""
-        try:
+        """Wait for the step; see StepLogits."""
+        with _step_errors():
             logit, largest, mass, *best = self._drawn.scores()[slot].tolist()
-        except CudaError as error:
-            raise StepError(f"the GPU failed: {error}") from error
-        logits = best[MAX_TOP_LOGPROBS:]
-        likeliest = zip(map(int, best), logits, strict=False)
-        return SlotScores(logit, largest, mass, list(islice(likeliest, alternatives)))
+        tokens, logits = best[:alternatives], best[MAX_TOP_LOGPROBS:][:alternatives]
+        return SlotScores(logit, largest, mass, list(zip(map(int, tokens), logits, strict=True)))
 
     def on_host(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Wait for the step; valid until the next call. Raises StepError."""
-        try:
+        """Wait for the step; valid until the next call."""
+        with _step_errors():
             return self._rows.copy(rows)
-        except CudaError as error:
-            raise StepError(f"the GPU failed: {error}") from error
+
+
+@contextmanager
+def _step_errors() -> Iterator[None]:
+    try:
+        yield
+    except CudaError as error:
+        raise StepError(f"the GPU failed: {error}") from error

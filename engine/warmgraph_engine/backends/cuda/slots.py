@@ -11,12 +11,10 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda import quick
-from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.driver import Device, check, wait_for
+from warmgraph_engine.backends.cuda.layout import IN_PROMPT
 from warmgraph_engine.backends.cuda.memory import Addresses, PinnedMemory
 from warmgraph_engine.step import SlotCounts
-
-IN_PROMPT = 1 << 30
-"""Of a token's count: it is in the prompt. Below it, how often it is in the output."""
 
 ROWS = 16
 """Rows of pinned memory that are on their way at a time; whoever needs one more waits for the
@@ -43,15 +41,10 @@ class DeviceSlotRows:
     def __init__(self, device: Device, addresses: Addresses, *, vocabulary: int) -> None:
         self._device, self._addresses, self._vocabulary = device, addresses, vocabulary
         self._bytes = 4 * vocabulary
-        memory = PinnedMemory(device, ROWS * self._bytes)
+        self._memory = PinnedMemory(device, ROWS * self._bytes)
         flag = cuda.CUevent_flags.CU_EVENT_BLOCKING_SYNC.value
-        self._memory = memory
-        self._rows = cycle(
-            [
-                (memory.address + row * self._bytes, check(cuda.cuEventCreate(flag)))
-                for row in range(ROWS)
-            ]
-        )
+        offsets = range(0, self._memory.size, self._bytes)
+        self._rows = cycle([(offset, check(cuda.cuEventCreate(flag))) for offset in offsets])
 
     def set_bias(self, slot: int, bias: Mapping[int, float]) -> None:
         self._send("slots.bias", slot, bias_row(bias, self._vocabulary))
@@ -60,11 +53,10 @@ class DeviceSlotRows:
         self._send("slots.counts", slot, counts_row(counts, self._vocabulary))
 
     def _send(self, region: str, slot: int, row: NDArray[np.float32] | NDArray[np.int32]) -> None:
-        place, sent = next(self._rows)
-        if quick.cuEventQuery(sent)[0] != cuda.CUresult.CUDA_SUCCESS:
-            check(cuda.cuEventSynchronize(sent))
-        offset = place - self._memory.address
+        offset, sent = next(self._rows)
+        wait_for(sent)
         self._memory.array(row.shape, row.dtype.name, offset)[:] = row
         target = self._addresses[region] + slot * self._bytes
-        check(quick.cuMemcpyHtoDAsync(target, place, self._bytes, self._device.stream))
+        source = self._memory.address + offset
+        check(quick.cuMemcpyHtoDAsync(target, source, self._bytes, self._device.stream))
         check(quick.cuEventRecord(sent, self._device.stream))

@@ -16,7 +16,7 @@ from cuda.bindings import driver as cuda
 from numpy.typing import NDArray
 
 from warmgraph_engine.backends.cuda import quick
-from warmgraph_engine.backends.cuda.driver import Device, check
+from warmgraph_engine.backends.cuda.driver import Device, check, wait_for
 from warmgraph_engine.backends.cuda.peers import Attendance
 from warmgraph_engine.step import StepTimes
 
@@ -73,8 +73,7 @@ class Drawn:
     def _result(self) -> tuple[list[int], NDArray[Any], StepTimes]:
         if self._read is None:
             begin, end = self._events.begin, self._events.end
-            if quick.cuEventQuery(end)[0] != cuda.CUresult.CUDA_SUCCESS:
-                check(cuda.cuEventSynchronize(end))
+            wait_for(end)
             self._attendance.check()
             before = self._before
             times = StepTimes(

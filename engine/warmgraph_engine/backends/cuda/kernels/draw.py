@@ -15,9 +15,6 @@ import triton.language as tl
 
 from warmgraph_engine.backends.cuda.kernels.common import wait_for_previous
 
-IN_PROMPT = tl.constexpr(1 << 30)
-"""As slots.py has it."""
-
 NO_CUT = tl.constexpr(0x7F800000)
 """The bits of infinity: tokens of no probability, which are kept without effect."""
 
@@ -179,6 +176,7 @@ def _change(
     repetition,
     presence,
     frequency,
+    IN_PROMPT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The row with its slot's bias and penalties, rounded as sampling/penalties.py does."""
@@ -264,6 +262,7 @@ def draw_tokens(
     SAMPLE_BLOCK: tl.constexpr,
     WAYS: tl.constexpr,
     MOST: tl.constexpr,
+    IN_PROMPT: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Draw a token for each sequence that wants one; -1 where its logits hold NaN or infinity.
@@ -304,6 +303,7 @@ def draw_tokens(
                 repetition,
                 presence,
                 frequency,
+                IN_PROMPT,
                 SAMPLE_BLOCK,
             )
             largest, token, _ = _likeliest(from_ptr, vocabulary_size, BLOCK)

@@ -33,6 +33,8 @@ def copy_inputs(
     BLOCK_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
     TABLE_BLOCK: tl.constexpr,
+    FIELDS: tl.constexpr,
+    FIELDS_BLOCK: tl.constexpr,
 ):
     """Read pinned host memory in parallel: one round trip over the bus instead of a copy for each
     array. Of a block table only what its sequence uses is read. A negative id becomes the token
@@ -51,9 +53,9 @@ def copy_inputs(
     starts = tl.load(host_starts_ptr + at, mask=at < sequences + 1, other=0)
     lengths = tl.load(host_lengths_ptr + at, mask=is_sequence, other=0)
     rows = tl.load(host_logit_rows_ptr + at, mask=at < logit_rows, other=0)
-    fields = tl.arange(0, 16)[:, None]
+    fields = tl.arange(0, FIELDS_BLOCK)[:, None]
     setting = fields * max_sequences + at[None, :]
-    is_setting = (fields < 12) & is_sequence[None, :]
+    is_setting = (fields < FIELDS) & is_sequence[None, :]
     draws = tl.load(host_draws_ptr + setting, mask=is_setting, other=0.0)
     host_set = tl.load(host_set_ptr)
     length = tl.load(host_lengths_ptr + program, mask=program < sequences, other=0)
