@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from devcluster.api import ControlPlane, Running
+from devcluster.wait import wait_for
 from tests.chart.helm import CHART, Helm, HelmError
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 NAMESPACE = "system"
 CRD = "inferencedeployments.warmgraph.dev"
 RESOURCE = CRD
+PATH = "/apis/warmgraph.dev/v1alpha1/inferencedeployments"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,25 @@ class Release:
     def crd(self) -> Any:
         return yaml.safe_load(self.plane.kubectl("get", "crd", CRD, "-o", "yaml"))
 
+    def delete_crd(self) -> None:
+        """Deletes the resource type once it is served, and waits for its end.
+
+        A type is made ready to be served when somebody first asks for its objects. Should the
+        deletion be the first, it finds the storage "(re)initializing", and of two quick tries the
+        second may give up for good: crd_finalizer.go of Kubernetes 1.37 takes the conflict with
+        its own last write for somebody else's, and waits to be called again.
+        """
+
+        def unserved() -> str | None:
+            try:
+                self.plane.kubectl("get", "--raw", PATH)
+            except subprocess.CalledProcessError as error:
+                return str(error.stderr)
+            return None
+
+        wait_for(f"{PATH} is served", unserved, timeout_seconds=30)
+        self.plane.kubectl("delete", "crd", CRD)
+
     def allowed(self, user: str, verb: str, resource: str, namespace: str) -> bool:
         """Whether a user may do something; `resource` may have a subresource."""
         name, _, subresource = resource.partition("/")
@@ -93,7 +114,7 @@ class Release:
 def release(plane: Running, helm: Helm) -> Iterator[Release]:
     made = Release(plane, helm)
     yield made
-    plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
+    made.delete_crd()
     made.helm("uninstall", "release", "--ignore-not-found", "--wait")
 
 
