@@ -114,6 +114,8 @@ class IdleDevice:
     def drawn(self) -> None:
         raise NotImplementedError
 
+    tolerance = 0.0
+
     def poison_logits(self, _rows: int) -> None:
         raise NotImplementedError
 

@@ -149,6 +149,7 @@ class _Process:
         self._reporter.set_ready()
         self._watching = asyncio.create_task(self._watch(engine))
         self._started.publishing.start()
+        self._started.preparation.start(engine.wake)
         self._started.watch(self._fault)
 
     async def _watch(self, engine: EngineLoop) -> None:

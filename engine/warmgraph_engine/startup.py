@@ -13,6 +13,7 @@ from warmgraph_api.report import Stage
 from warmgraph_api.resource import Device
 from warmgraph_engine.backends.base import Backend
 from warmgraph_engine.backends.open import backend_settings, open_backend
+from warmgraph_engine.backends.preparation import Preparation
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.config import EngineConfig
@@ -47,6 +48,7 @@ class Started:
     text: TextModel
     metrics: Callable[[], list[Collector]]
     publishing: Publishing
+    preparation: Preparation
     store: GraphCache
     ranks: Ranks | None = None
 
@@ -143,13 +145,20 @@ def _load(
         if text_loading.done():
             text_loading.result()  # a model without a tokenizer is told before graphs are captured
 
-    answers = KnownAnswers(backend, graphs, counts, settings.dtype)
+    answers = KnownAnswers(backend, graphs, counts)
     left = Warmup(config, graphs, reporter, answers).run(
         look_up, backend.finish_loading, key_digest=key.digest(), restored=restored
     )
     text = text_loading.result()
+    preparation = Preparation(backend.recorder)
     idle = between_steps(
-        config, graphs=graphs, counts=counts, answers=answers, publishing=publishing, left=left
+        config,
+        graphs=graphs,
+        counts=counts,
+        answers=answers,
+        publishing=publishing,
+        left=left,
+        prepared=lambda: preparation.over,
     )
     executor = GraphExecutor(backend, graphs, counts, execution=config.execution, idle=idle)
 
@@ -169,6 +178,7 @@ def _load(
         text=text,
         metrics=metrics,
         publishing=publishing,
+        preparation=preparation,
         store=store,
         ranks=ranks,
     )

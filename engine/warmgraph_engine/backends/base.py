@@ -112,6 +112,15 @@ class Recorder(Protocol):
         """
         ...
 
+    def prepare(self) -> None:
+        """Make ready what a later step might have to wait for: kernels that no graph has brought.
+
+        Takes many seconds where there are some, at low priority. Called on a thread of its own,
+        while another uses the backend. What fails is left to whoever needs it; raises
+        RuntimeError, ValueError or OSError where nothing can be done at all.
+        """
+        ...
+
 
 class Player(Protocol):
     def load(self, image: GraphImage) -> Graph:
@@ -139,6 +148,12 @@ class Backend(Protocol):
     @property
     def sampler(self) -> Sampler:
         """Takes what `result` gives."""
+        ...
+
+    @property
+    def tolerance(self) -> float:
+        """By how much a logit of a graph may differ from eager execution's, relative to the largest
+        of its step. 0 where every way to run a step gives the same bits."""
         ...
 
     @property

@@ -22,7 +22,7 @@ from warmgraph_engine.backends.base import (
     Player,
     Recorder,
 )
-from warmgraph_engine.parallel.messages import EAGER, Drawn, Load, PoisonKv, Record
+from warmgraph_engine.parallel.messages import EAGER, Drawn, Load, PoisonKv, Prepare, Record
 from warmgraph_engine.parallel.ranks import Ranks
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Step, StepTiming
@@ -40,6 +40,10 @@ class ParallelBackend:
         self.buffers: Inputs = self._steps
         self.player: Player = _Player(local.player, self._steps, ranks)
         self.recorder: Recorder = _Recorder(local, self._steps, ranks)
+
+    @property
+    def tolerance(self) -> float:
+        return self._local.tolerance
 
     @property
     def launches(self) -> int | None:
@@ -138,6 +142,10 @@ class _Player:
 class _Recorder:
     def __init__(self, local: Backend, steps: _Steps, ranks: Ranks) -> None:
         self._local, self._steps, self._ranks = local, steps, ranks
+
+    def prepare(self) -> None:
+        self._ranks.tell(Prepare())
+        self._local.recorder.prepare()
 
     def record(self, size: int, shape: StepShape) -> GraphImage:
         """Raises CaptureError if any rank cannot."""

@@ -73,6 +73,10 @@ class Drawn(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Answer with the tokens that the last step drew."""
 
 
+class Prepare(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """As Recorder.prepare, beside the steps. Not answered."""
+
+
 class LookUp(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Answer with the buckets that are stored for this rank."""
 
@@ -83,7 +87,7 @@ class Publish(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     buckets: list[BucketId]
 
 
-Command = Hello | Run | Record | Load | PoisonKv | Drawn | LookUp | Publish
+Command = Hello | Run | Record | Load | PoisonKv | Prepare | Drawn | LookUp | Publish
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from warmgraph_engine.backends.base import (
     first_line,
 )
 from warmgraph_engine.backends.open import backend_settings, open_backend
+from warmgraph_engine.backends.preparation import Preparation
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.parallel import messages
@@ -42,6 +43,7 @@ from warmgraph_engine.parallel.messages import (
     Load,
     LookUp,
     PoisonKv,
+    Prepare,
     Publish,
     Record,
     Request,
@@ -122,6 +124,9 @@ class Worker:
     def poison_kv(self, command: PoisonKv) -> None:
         self._backend.poison_kv(command.blocks)
 
+    def prepare(self) -> None:
+        Preparation(self._backend.recorder).start(lambda: None)
+
     def record(self, command: Record, number: int) -> Answer:
         self._backend.buffers.fill(command.step, command.shape)
         try:
@@ -180,6 +185,8 @@ def follow(worker: Worker, request: Request, answer: Callable[[Answer], None]) -
             worker.run(command)
         case PoisonKv():
             worker.poison_kv(command)
+        case Prepare():
+            worker.prepare()
         case Record():
             return worker.record(command, number)
         case Load():

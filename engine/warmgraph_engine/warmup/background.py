@@ -25,6 +25,8 @@ class Task:
     """Called when the last one is done."""
     only_idle: bool = False
     """It writes to KV blocks that requests may hold."""
+    ready: Callable[[], bool] = lambda: True
+    """Whether what it needs is there. Those after it may go first until then."""
 
 
 class BetweenSteps:
@@ -56,7 +58,7 @@ class BetweenSteps:
         return task is not None
 
     def _next(self, *, busy: bool) -> Task | None:
-        ready = (t for t in self._tasks if t.waiting and not (busy and t.only_idle))
+        ready = (t for t in self._tasks if t.waiting and not (busy and t.only_idle) and t.ready())
         task = next(ready, None)
         return None if task is not None and busy and self._clock() < self._not_before else task
 

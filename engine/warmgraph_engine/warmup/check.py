@@ -27,11 +27,6 @@ from warmgraph_engine.warmup.contexts import EAGER, Contexts
 
 _log = logging.getLogger(__name__)
 
-TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
-"""Largest difference of a logit, relative to the largest logit. A graph may run the same sums in
-another order when it is padded; with 24 bits of mantissa that moves a logit by about 1e-5 of the
-largest, with 8 bits by a few percent. A graph that reads wrong memory is off by about 1."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -74,11 +69,8 @@ class KnownAnswers:
     blocks. Ask in the order of check_order.
     """
 
-    def __init__(
-        self, backend: Backend, graphs: GraphTable, counts: StepCounts, dtype: str
-    ) -> None:
+    def __init__(self, backend: Backend, graphs: GraphTable, counts: StepCounts) -> None:
         self._backend, self._graphs, self._counts = backend, graphs, counts
-        self._tolerance = TOLERANCES[dtype]
         self._contexts = Contexts(backend, graphs)
 
     def check(self, bucket: BucketId) -> Verdict:
@@ -182,7 +174,7 @@ class KnownAnswers:
         expected = np.asarray(self._backend.logits(shape.logit_rows))
         if not np.isfinite(expected).all():
             raise ArithmeticError("the model's logits are not numbers: are its weights damaged?")
-        problem = difference(expected, answered.logits, tolerance=self._tolerance)
+        problem = difference(expected, answered.logits, tolerance=self._backend.tolerance)
         return problem or drawing_problem(step, answered), answered
 
     def _prepare(self, step: Step, writer: int) -> None:

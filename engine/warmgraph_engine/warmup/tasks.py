@@ -7,6 +7,7 @@ for later; and, whenever no request has KV, check those in full, so that their a
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from warmgraph_engine.backends.base import CaptureError, ImageError
 from warmgraph_engine.config import EngineConfig
@@ -59,8 +60,10 @@ def between_steps(
     answers: KnownAnswers,
     publishing: Publishing,
     left: list[BucketId],
+    prepared: Callable[[], bool],
 ) -> BetweenSteps:
-    """`left` are the buckets that the warmup left for later, in order."""
+    """`left` are the buckets that the warmup left for later, in order. What runs a step without its
+    graph waits until all is `prepared`."""
     checked = answers if config.known_answer_check else None
     incomparable: set[BucketId] = set()
 
@@ -97,11 +100,18 @@ def between_steps(
         work=check,
         finished=checked_all,
         only_idle=True,
+        ready=prepared,
     )
     return BetweenSteps(
         [
             Task(waiting=publishing.unproven(), work=publishing.prove, finished=publishing.start),
-            Task(waiting=left, work=capture, choose=most_wanted, finished=captured_all),
+            Task(
+                waiting=left,
+                work=capture,
+                choose=most_wanted,
+                finished=captured_all,
+                ready=prepared,
+            ),
             full_checks,
         ],
         busy_percent=config.lazy_capture_busy_percent,

@@ -227,7 +227,7 @@ def test_tokens_outlive_the_buffers_that_they_came_in(
     graphs = table(backend, capture=False)
     executor = GraphExecutor(backend, graphs, StepCounts())
     kept = executor.execute(decode(8, 0, StepDraw(), slot=1)).logits
-    answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    answers = KnownAnswers(backend, graphs, StepCounts())
     capture_and_check(graphs, answers, (StepKind.DECODE, 2))
     assert graphs[StepKind.DECODE, 2].bucket.state is BucketState.CAPTURED
     for position in range(1, 1 + HOST_SETS):
@@ -264,7 +264,7 @@ def test_every_graph_passes_the_check_and_a_broken_one_does_not(
     backend: CudaBackend,
 ) -> None:
     graphs = table(backend)
-    answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    answers = KnownAnswers(backend, graphs, StepCounts())
     problems = [answers.check(bucket).problem for bucket in check_order(graphs.ids())]
     assert problems == [""] * len(BUCKETS)
     graphs[StepKind.DECODE, 2].graph._executable = ()  # runs nothing
@@ -275,7 +275,7 @@ def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
     backend: CudaBackend,
 ) -> None:
     graphs = table(backend)
-    answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    answers = KnownAnswers(backend, graphs, StepCounts())
     graph = graphs[StepKind.DECODE, 2].graph
     graph._executable = graph._executable[:-1]  # without its last kernel
     problem = answers.check((StepKind.DECODE, 2)).problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -23,6 +23,8 @@ from warmgraph_engine.shapes import StepShape
 
 DECODE_2 = StepShape(kind=StepKind.DECODE, tokens=2, sequences=2, logit_rows=2)
 DECODE_4 = StepShape(kind=StepKind.DECODE, tokens=4, sequences=4, logit_rows=4)
+
+PREFILL_16 = StepShape(kind=StepKind.PREFILL, tokens=16, sequences=2, logit_rows=2)
 
 
 @pytest.fixture
@@ -93,9 +95,7 @@ def test_what_a_stored_image_brings_is_not_compiled_again(compiled: list[str]) -
         later.compiler.learn(kernel, image.binaries[kernel.binary])
     assert later.recorder.record(2, DECODE_2) == image
     assert not compiled
-    later.recorder.record(
-        16, StepShape(kind=StepKind.PREFILL, tokens=16, sequences=2, logit_rows=2)
-    )
+    later.recorder.record(16, PREFILL_16)
     assert compiled == ["attention.attention_chunk"]
 
 
@@ -154,9 +154,31 @@ def test_no_step_compiles_anything_once_the_usual_shapes_are_compiled(
             assert not compiled, shape
 
 
+def test_what_a_restored_engine_lacks_is_compiled_beside_its_steps(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beside(self: Compiler, launches: Iterable[Launch]) -> None:
+        for launch in launches:
+            self.compile(launch)
+
+    monkeypatch.setattr(Compiler, "compile_beside", beside)
+    image = Recording().recorder.record(2, DECODE_2)
+    restored = Recording([DECODE_2, PREFILL_16])
+    for kernel in decode(image.document).kernels:
+        restored.compiler.learn(kernel, image.binaries[kernel.binary])
+    compiled.clear()
+    restored.recorder.prepare()
+    assert compiled == ["attention.attention_chunk"], "and nothing that a graph has brought"
+    restored.recorder.record(16, PREFILL_16)
+    assert compiled == ["attention.attention_chunk"]
+
+
 @pytest.mark.timeout(300)
-def test_processes_compile_what_one_would_and_leave_failures_to_be_told() -> None:
-    """For real: two kernels, in two processes."""
+@pytest.mark.parametrize("how", [Compiler.compile_together, Compiler.compile_beside])
+def test_processes_compile_what_one_would_and_leave_failures_to_be_told(
+    how: Callable[[Compiler, Iterable[Launch]], None],
+) -> None:
+    """For real: two kernels, in two processes or in one."""
     recording = Recording()
     launches = [
         launch
@@ -164,7 +186,7 @@ def test_processes_compile_what_one_would_and_leave_failures_to_be_told() -> Non
         if launch.kernel in {"heads.split_heads", "norm.add_norm", "inputs.copy_inputs"}
     ][:2]
     broken = replace(launches[0], constants={**launches[0].constants, "BLOCK": 3})
-    recording.compiler.compile_together([*launches, broken])
+    how(recording.compiler, [*launches, broken])
     assert recording.compiler.knows(launches)
     assert not recording.compiler.knows([broken])
     binary = recording.compiler.compile(launches[0])

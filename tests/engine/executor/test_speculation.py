@@ -114,6 +114,6 @@ def test_a_step_that_no_verify_bucket_holds_runs_without_a_graph_and_is_counted(
 
 def test_every_verify_graph_passes_the_known_answer_check(folder: Path) -> None:
     world = World(folder, verify=(1, 2, 8))
-    answers = KnownAnswers(world.backend, world.graphs, world.counts, "float32")
+    answers = KnownAnswers(world.backend, world.graphs, world.counts)
     for size in (1, 2, 8):
         assert answers.check((VERIFY, size)).problem == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class Start:
             self.store, self.backend, self.graphs, self.counts, self.reporter
         )
         self.publishing.start = self.publishing.publish  # type: ignore[method-assign]
-        self.answers = KnownAnswers(self.backend, self.graphs, self.counts, "float32")
+        self.answers = KnownAnswers(self.backend, self.graphs, self.counts)
         self.digest = key.digest()
 
     def record(self, size: int, shape: StepShape) -> GraphImage:
@@ -131,7 +132,9 @@ class Start:
     def report(self) -> WarmupReport:
         return self.reporter.snapshot()
 
-    def work(self, left: list[BucketId]) -> BetweenSteps:
+    def work(
+        self, left: list[BucketId], prepared: Callable[[], bool] = lambda: True
+    ) -> BetweenSteps:
         """What is done between steps, after run() has left these buckets."""
         return between_steps(
             self.config,
@@ -140,6 +143,7 @@ class Start:
             answers=self.answers,
             publishing=self.publishing,
             left=left,
+            prepared=prepared,
         )
 
     def checks(self) -> dict[BucketId, tuple[CheckPath, CheckReason]]:

@@ -18,7 +18,7 @@ class World:
         self.captured: list[int] = []
         self.wanted: dict[BucketId, int] = {}
         self.finished = 0
-        captures = Task(
+        self.captures = Task(
             waiting=[(D, size) for size in sizes],
             work=self.capture,
             choose=lambda waiting: max(waiting, key=lambda b: self.wanted.get(b, 0)),
@@ -26,7 +26,7 @@ class World:
         )
         others = Task(waiting=[(D, size) for size in only_idle], work=self.capture, only_idle=True)
         self.work = BetweenSteps(
-            [captures, others], busy_percent=busy_percent, clock=lambda: self.now
+            [self.captures, others], busy_percent=busy_percent, clock=lambda: self.now
         )
 
     def capture(self, bucket: BucketId) -> None:
@@ -73,6 +73,15 @@ def test_nothing_waiting_is_nothing_done() -> None:
     world = World()
     assert not world.work.run_once(busy=False)
     assert world.finished == 0
+
+
+def test_what_is_not_ready_lets_others_go_first_and_is_not_forgotten() -> None:
+    world = World(8, 4)
+    world.captures.ready = lambda: False
+    assert not world.work.due(busy=False)
+    world.captures.ready = lambda: True
+    assert world.work.run_once(busy=False)
+    assert world.captured == [8]
 
 
 def test_what_writes_to_kv_waits_until_no_request_has_any() -> None:

@@ -25,6 +25,11 @@ from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.sampling.cpu import CpuSampler
 from warmgraph_engine.shapes import StepShape
 
+TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
+"""By type of the model. A padded graph may run the same sums in another order; with 24 bits of
+mantissa that moves a logit by about 1e-5 of the largest, with 8 bits by a few percent. A graph that
+reads wrong memory is off by about 1."""
+
 
 class CpuBackend:
     """Allocates the arena and loads the weights. Raises ModelError."""
@@ -41,6 +46,7 @@ class CpuBackend:
         config = shard(checkpoint.config, settings.ranks)
         specs = weight_specs(config, checkpoint.tensors.keys())
         self.limits = common.limits(config, settings)
+        self.tolerance = TOLERANCES[settings.dtype]
         self.layout = common.plan_arena(config, settings, specs)
         self.arena = CpuArena(self.layout)
         load_weights(

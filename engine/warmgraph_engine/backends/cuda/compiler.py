@@ -7,6 +7,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from warmgraph_engine.backends.cuda.launch import Launch, Pointer
 PROCESSES = 8
 """That compile side by side, as far as there are cores. Each needs a second to import Triton, and
 a model needs about 20 kernels of half a second each; threads would wait for each other."""
+
+LOWEST_PRIORITY = 19
+"""As os.nice counts."""
 
 _POINTERS = {
     "float64": "*fp64",
@@ -59,7 +63,8 @@ class Binary:
 
 
 class Compiler:
-    """Compiles each variant of a kernel once. Used by one thread at a time."""
+    """Compiles each variant of a kernel once. Used by one thread at a time, but for
+    compile_beside."""
 
     def __init__(self, capability: int, dtypes: Mapping[str, str]) -> None:
         """`dtypes` of the regions that launches point at."""
@@ -84,9 +89,7 @@ class Compiler:
     def compile_together(self, launches: Iterable[Launch]) -> None:
         """Compile what is missing for many launches in several processes. What fails here is
         left to compile(), which tells why."""
-        variants = {(variant := self._variant(launch)).digest(): variant for launch in launches}
-        missing = [variants[digest] for digest in variants.keys() - self._binaries.keys()]
-        missing.sort(key=lambda variant: variant.kernel)  # attention, which takes longest, first
+        missing = self._missing(launches)
         processes = min(PROCESSES, len(os.sched_getaffinity(0)), len(missing))
         if processes < 2:
             return
@@ -100,6 +103,27 @@ class Compiler:
             if future.exception() is None:
                 binary = future.result()
                 self._binaries[binary.kernel.variant] = binary
+
+    def compile_beside(self, launches: Iterable[Launch]) -> None:
+        """As compile_together, while another thread uses the compiler: in one process, which gets
+        the time that nobody else wants. It ends with this one."""
+        missing = self._missing(launches)
+        if not missing:
+            return
+        from multiprocessing import get_context  # noqa: PLC0415
+
+        with get_context("spawn").Pool(1, os.nice, (LOWEST_PRIORITY,)) as pool:
+            pending = [pool.apply_async(compile_variant, (variant,)) for variant in missing]
+            for each in pending:
+                with suppress(RuntimeError):
+                    binary = each.get()
+                    self._binaries.setdefault(binary.kernel.variant, binary)
+
+    def _missing(self, launches: Iterable[Launch]) -> list[Variant]:
+        """What is not compiled yet; attention, which takes longest, first."""
+        variants = {(variant := self._variant(launch)).digest(): variant for launch in launches}
+        missing = [each for digest, each in variants.items() if digest not in self._binaries]
+        return sorted(missing, key=lambda variant: variant.kernel)
 
     def _variant(self, launch: Launch) -> Variant:
         types = {

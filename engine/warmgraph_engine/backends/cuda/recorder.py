@@ -31,6 +31,11 @@ class CudaRecorder:
         self._compiler, self._regions, self._program = compiler, regions, program
         self._usual = usual
 
+    def prepare(self) -> None:
+        self._compiler.compile_beside(
+            launch for shape in self._usual for launch in self._program(shape)
+        )
+
     def record(self, size: int, shape: StepShape) -> GraphImage:
         """Raises CaptureError."""
         try:
