@@ -85,3 +85,8 @@ class GraphMetrics(Collector):
         )
         failures.add_metric([], self._graphs.capture_failures)
         yield failures
+        yield CounterMetricFamily(
+            "warmgraph_graph_replacements",
+            "Graphs recorded and instantiated anew, since the one before was found wrong.",
+            value=self._graphs.replaced,
+        )

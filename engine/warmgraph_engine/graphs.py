@@ -55,6 +55,8 @@ class GraphTable:
             for bucket in declared
         }
         self.capture_failures = 0
+        self.replaced = 0
+        """Graphs that took the place of another of their bucket, which was found wrong."""
 
     def ids(self) -> list[BucketId]:
         return list(self._entries)
@@ -125,6 +127,7 @@ class GraphTable:
         self, entry: Entry, image: GraphImage, state: BucketState, *, began: float | None = None
     ) -> None:
         began = time.monotonic() if began is None else began
+        self.replaced += entry.graph is not None
         entry.graph = self._backend.player.load(image)
         entry.image = image
         seconds = time.monotonic() - began

@@ -46,7 +46,7 @@ def of_the_engine() -> Iterator[Metric]:
     EngineMetrics(registry)
     ExecutionSwitch(Execution.GRAPHS, registry)
     yield from registry.collect()
-    graphs = cast(Any, SimpleNamespace(entries=list, capture_failures=0))
+    graphs = cast(Any, SimpleNamespace(entries=list, capture_failures=0, replaced=0))
     yield from GraphMetrics(StepCounts(), graphs, lambda: 0).collect()
     publishing = cast(Any, SimpleNamespace(stored=0, failed=0))
     reporter = Reporter(model="", revision="", buckets=(), started_at=0.0)

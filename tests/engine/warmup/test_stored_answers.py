@@ -184,6 +184,7 @@ def test_a_stored_graph_that_is_wrong_never_serves(
     second = start(**declared)
     second.run()
     assert second.captured == [bucket]
+    assert second.graphs.replaced == 1
     states = second.states()
     assert states.pop(bucket) is BucketState.CAPTURED
     assert set(states.values()) <= {BucketState.RESTORED}
