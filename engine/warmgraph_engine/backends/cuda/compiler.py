@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from warmgraph_engine.backends.cuda.document import Kernel
-from warmgraph_engine.backends.cuda.launch import Launch, Pointer
+from warmgraph_engine.backends.cuda.launch import Argument, Launch, Pointer
 
 PROCESSES = 8
 """That compile side by side, as far as there are cores. Each needs a second to import Triton, and
@@ -36,6 +36,13 @@ _POINTERS = {
 
 _DIVISOR = 16
 """What Triton knows to use: 16-byte loads of aligned pointers, and rows that start aligned."""
+
+
+_Argument = tuple[str, str, bool]
+"""Name and type of a run-time parameter, and whether _DIVISOR divides it."""
+
+_Seen = tuple[str, int, tuple[tuple[str, int | str], ...], tuple[_Argument, ...]]
+"""What tells a launch's variant from another's."""
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,18 +77,18 @@ class Compiler:
         """`dtypes` of the regions that launches point at."""
         self._capability, self._dtypes = capability, dtypes
         self._binaries: dict[str, Binary] = {}
+        self._variants: dict[_Seen, tuple[str, Variant]] = {}
 
     def learn(self, kernel: Kernel, code: bytes) -> None:
         """Take a kernel from a stored image, so that it is never compiled here."""
         self._binaries.setdefault(kernel.variant, Binary(kernel, code))
 
     def knows(self, launches: Iterable[Launch]) -> bool:
-        return all(self._variant(launch).digest() in self._binaries for launch in launches)
+        return all(self._variant(launch)[0] in self._binaries for launch in launches)
 
     def compile(self, launch: Launch) -> Binary:
         """Raises RuntimeError with the compiler's message."""
-        variant = self._variant(launch)
-        digest = variant.digest()
+        digest, variant = self._variant(launch)
         if digest not in self._binaries:
             self._binaries[digest] = compile_variant(variant)
         return self._binaries[digest]
@@ -121,32 +128,34 @@ class Compiler:
 
     def _missing(self, launches: Iterable[Launch]) -> list[Variant]:
         """What is not compiled yet; attention, which takes longest, first."""
-        variants = {(variant := self._variant(launch)).digest(): variant for launch in launches}
+        variants = dict(self._variant(launch) for launch in launches)
         missing = [each for digest, each in variants.items() if digest not in self._binaries]
         return sorted(missing, key=lambda variant: variant.kernel)
 
-    def _variant(self, launch: Launch) -> Variant:
-        types = {
-            name: _POINTERS[self._dtypes[value.region]]
-            if isinstance(value, Pointer)
-            else "i32"
-            if isinstance(value, int)
-            else "fp32"
-            for name, value in launch.arguments.items()
-        }
-        aligned = sorted(
-            name
-            for name, value in launch.arguments.items()
-            if isinstance(value, Pointer) or (name.endswith("_size") and value % _DIVISOR == 0)
-        )
-        return Variant(
-            capability=self._capability,
-            kernel=launch.kernel,
-            warps=launch.warps,
-            types=types,
-            aligned=aligned,
-            constants=dict(launch.constants),
-        )
+    def _variant(self, launch: Launch) -> tuple[str, Variant]:
+        """With its digest. A step's many launches are of a few variants."""
+        arguments = tuple(map(self._argument, launch.arguments.items()))
+        seen = (launch.kernel, launch.warps, tuple(launch.constants.items()), arguments)
+        found = self._variants.get(seen)
+        if found is None:
+            variant = Variant(
+                capability=self._capability,
+                kernel=launch.kernel,
+                warps=launch.warps,
+                types={name: type_ for name, type_, _ in arguments},
+                aligned=sorted(name for name, _, aligned in arguments if aligned),
+                constants=dict(launch.constants),
+            )
+            found = self._variants[seen] = (variant.digest(), variant)
+        return found
+
+    def _argument(self, named: tuple[str, Argument]) -> _Argument:
+        name, value = named
+        if isinstance(value, Pointer):
+            return name, _POINTERS[self._dtypes[value.region]], True
+        if isinstance(value, int):
+            return name, "i32", name.endswith("_size") and value % _DIVISOR == 0
+        return name, "fp32", False
 
 
 def compile_variant(variant: Variant) -> Binary:
