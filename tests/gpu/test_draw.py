@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.engine.cuda.models import Sequences, llama_values
+from tests.engine.cuda.serving import nearly, told
 from tests.engine.harness import Engine, Result, sequence
 from tests.gpu.conftest import Served
 from warmgraph_api.report import Bucket, BucketMode, StepKind
@@ -17,7 +18,7 @@ from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.sampling.cpu import CpuSampler, draw_token
 from warmgraph_engine.sampling.params import SamplingParams
-from warmgraph_engine.sampling.sampler import Draw, SampledToken
+from warmgraph_engine.sampling.sampler import Draw
 from warmgraph_engine.shapes import bucket_shape
 from warmgraph_engine.step import Step, StepDraw, StepRow
 
@@ -155,23 +156,6 @@ def generated(model: Served, sampler: Any) -> list[Result]:
     finally:
         engine.loop.close()
         assert engine.faults == []
-
-
-def told(results: list[Result], number: Callable[[list[float]], Any] = list) -> list[Any]:
-    """What requests got, with `number` of each token's log-probabilities."""
-
-    def token(of: SampledToken) -> Any:
-        if of.logprob is None:
-            return of.token_id
-        best, logprobs = [each for each, _ in of.logprob.top], [each for _, each in of.logprob.top]
-        return of.token_id, best, number([of.logprob.logprob, *logprobs])
-
-    return [([token(each) for each in result.tokens], result.finish) for result in results]
-
-
-def nearly(logprobs: list[float]) -> Any:
-    """exp() is the GPU's own."""
-    return pytest.approx(logprobs, abs=1e-5)
 
 
 def test_running_ahead_gives_the_tokens_of_one_step_at_a_time(serve: Callable[..., Served]) -> None:
