@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same cases in every run, and no judgement by the clock: a test that fails must fail again for
-# the person who looks into it, on a slower machine too.
+# The same cases in every run of a commit, and no judgement by the clock: a test that fails must
+# fail again for the person who looks into it, on a slower machine too. Another commit may bring
+# other cases (Hypothesis also draws constants that it finds in the code): a property has to hold
+# for all of them.
 settings.register_profile(
     "repeatable",
     derandomize=True,

@@ -28,6 +28,8 @@ def configure(*, form: str, level: str) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # kopf tells of each event that it passes on, and that it leaves the signals to us.
+    # kopf tells of each event that it passes on, that it leaves the signals to us, and of events
+    # that came too late for it at the end: the next operator lists everything anyway.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    logging.getLogger("kopf._core.reactor.queueing").setLevel(logging.ERROR)

@@ -164,7 +164,7 @@ async def test_a_streaming_caller_hears_from_us_while_it_waits(at_zero: Started)
 
 
 async def test_after_heartbeats_errors_come_as_events(at_zero: Started) -> None:
-    world = await at_zero(heartbeatSeconds=1, timeoutSeconds=2)
+    world = await at_zero(heartbeatSeconds=1, timeoutSeconds=5)
     async with world.client.post(world.url, json={"stream": True}) as response:
         assert response.status == 200
         lines = (await response.text()).splitlines()

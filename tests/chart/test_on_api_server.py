@@ -72,6 +72,10 @@ class Release:
         )
         return {(found["kind"], found["metadata"]["name"]) for found in listed["items"]}
 
+    def pods_left(self) -> str | None:
+        names = [name for kind, name in self.objects() if kind == "Pod"]
+        return f"there are {names}" if names else None
+
     def crd(self) -> Any:
         return yaml.safe_load(self.plane.kubectl("get", "crd", CRD, "-o", "yaml"))
 
@@ -182,6 +186,7 @@ def test_uninstall_leaves_the_crd_and_the_deployments_and_nothing_else(release: 
 
     release.helm("uninstall", "release", "--wait")
 
+    wait_for("pods end with their Deployments", release.pods_left, timeout_seconds=60)
     assert release.objects() == {("CustomResourceDefinition", CRD)}
     assert "model" in release.plane.kubectl("get", "infd", "--namespace", "team-a")
 

@@ -72,7 +72,7 @@ def test_a_second_pod_restores_what_the_first_captured(deployment: Deployment) -
 def test_twenty_requests_at_zero_are_all_answered(deployment: Deployment) -> None:
     deployment.scale(0)
     deployment.wait("Ready", reason="ScaledToZero")
-    assert deployment.pods() == []
+    wait_for(lambda: not deployment.pods(), "the end of the last pod")
 
     answers = deployment.answers(deployment.start_load(callers=20))
 

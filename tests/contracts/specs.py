@@ -45,7 +45,9 @@ def specs(draw: st.DrawFn) -> Spec:
         {
             "model": {
                 "uri": "pvc://models/some/model",
-                "revision": draw(st.text(st.characters(codec="utf-8", exclude_characters="\0"))),
+                "revision": draw(
+                    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=128)
+                ),
                 "servedName": draw(st.sampled_from(["", "meta-llama/Llama-3.1-8B", "--help"])),
             },
             "engine": {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,9 +116,24 @@ class Engine:
         return self.wait(sequences)
 
 
-@contextmanager
 def running_engine(facts: Limits | None = None, **settings: Any):
-    engine = Engine(facts, **settings)
+    return started(Engine(facts, **settings))
+
+
+def once_closing(engine: Engine, act: Callable[[], object]) -> None:
+    """Act when close() has been called, on another thread."""
+
+    def wait() -> None:
+        while not engine.loop._closing:
+            time.sleep(0.001)
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def started(engine: Engine):
+    """Runs the engine's thread. What it finds there at once has to be set before."""
     engine.loop.start(engine.collect)
     try:
         yield engine

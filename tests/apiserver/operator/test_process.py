@@ -31,8 +31,7 @@ async def test_killed_at_any_moment_it_gets_there_in_the_end(world: World) -> No
     await world.start()
     await world.until("tiny", "Ready", "True", "AllReplicasReady")
     await world.until("tiny", "Progressing", "False", "Stable")
-    pods = await world.all(kinds.POD)
-    assert len(pods) == 1
+    await world.alone(await world.pod())
 
 
 async def test_two_operators_at_once_do_not_fight(world: World) -> None:

@@ -24,7 +24,7 @@ async def test_a_roll_keeps_the_old_pod_until_the_new_one_is_ready(world: World)
     world.kubelet()
     await world.until("tiny", "UpToDate", "True")
     await world.until("tiny", "Ready", "True", "AllReplicasReady")
-    assert [p["metadata"]["name"] for p in await world.all(kinds.POD)] == [new["metadata"]["name"]]
+    await world.alone(new)
     reasons = [e["reason"] for e in await world.all(kinds.EVENT)]
     assert "RollingOut" in reasons and "CurrentRevision" in reasons
 
@@ -39,12 +39,7 @@ async def test_there_and_back_before_it_is_done_restarts_nothing(world: World) -
     await other_pod(world, old)
     world.kubelet_only_removes()
     await world.edit("tiny", model={"revision": ""})
-
-    async def alone() -> bool:
-        pods = await world.all(kinds.POD)
-        return [p["metadata"]["uid"] for p in pods] == [old["metadata"]["uid"]]
-
-    await world.eventually(alone, "only the first pod")
+    await world.alone(old)
     await world.until("tiny", "Ready", "True", "AllReplicasReady")
 
 

@@ -191,6 +191,16 @@ class World:
         message: str = await self.eventually(reached, f"{kind}={status} {reason}")
         return message
 
+    async def alone(self, pod: Any) -> None:
+        """Wait until this is the only pod. A pod that ends is none for the operator, and is seen
+        until the kubelet has let it go."""
+
+        async def reached() -> bool:
+            pods = await self.all(kinds.POD)
+            return [p["metadata"]["uid"] for p in pods] == [pod["metadata"]["uid"]]
+
+        await self.eventually(reached, f"only {pod['metadata']['name']}")
+
     async def passes(self, operator: Operator, count: int) -> None:
         """Wait for that many more."""
         counter = operator.metrics.passes.labels("success")._value
@@ -357,7 +367,9 @@ async def open_world(namespace: str, kubeconfig: Path, audit_log: Path) -> World
         content_type=APPLY,
         body={"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}},
     )
-    return World(cluster, namespace, kubeconfig, audit_log)
+    world = World(cluster, namespace, kubeconfig, audit_log)
+    await world.have(kinds.SERVICE_ACCOUNT, "default")  # before that no pod is admitted
+    return world
 
 
 async def activator(world: World) -> None:

@@ -7,7 +7,14 @@ import time
 
 import pytest
 
-from tests.engine.harness import PATIENCE_SECONDS, Engine, running_engine, sequence
+from tests.engine.harness import (
+    PATIENCE_SECONDS,
+    Engine,
+    once_closing,
+    running_engine,
+    sequence,
+    started,
+)
 from tests.engine.toy import limits
 from warmgraph_engine.inflight import InFlight
 from warmgraph_engine.loop import EngineFaultError, OverloadedError
@@ -49,19 +56,23 @@ def test_background_work_is_done_while_idle_until_there_is_none():
 
 def test_background_work_is_offered_between_steps_and_told_that_requests_wait():
     calls = []
-    with running_engine() as engine:
-        engine.executor.idle_work_due = lambda *, busy: True
-        engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
-        engine.generate(sequence([1], max_tokens=4))
+    engine = Engine()
+    engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
+    engine.executor.idle_work_due = lambda *, busy: True
+    only = sequence([1], max_tokens=4)
+    engine.loop.submit([only])
+    with started(engine):
+        engine.wait([only])
     assert calls[:4] == [True, True, True, False]
 
 
 def test_background_work_that_is_told_of_no_requests_finds_no_kv_block_in_use():
     used = []
-    with running_engine() as engine:
-        pool = engine.loop._scheduler.pool
-        engine.executor.idle_work_due = lambda *, busy: True
-        engine.executor.idle_work = lambda *, busy: used.append((busy, pool.used)) and False
+    engine = Engine()
+    pool = engine.loop._scheduler.pool
+    engine.executor.idle_work = lambda *, busy: used.append((busy, pool.used)) and False
+    engine.executor.idle_work_due = lambda *, busy: True
+    with started(engine):
         engine.generate(*(sequence([1, 2, 3], max_tokens=n) for n in (2, 5, 9)))
     assert any(blocks for busy, blocks in used if busy)
     assert {blocks for busy, blocks in used if not busy} == {0}
@@ -131,9 +142,10 @@ def test_a_fault_that_cannot_be_reported_still_ends_the_requests():
 
 def test_background_work_is_told_of_requests_that_arrive_while_it_is_asked():
     calls = []
-    with running_engine(limits(max_batch_size=1)) as engine:
-        engine.executor.idle_work_due = lambda *, busy: True
-        engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
+    engine = Engine(limits(max_batch_size=1))
+    engine.executor.idle_work = lambda *, busy: calls.append(busy) and False
+    engine.executor.idle_work_due = lambda *, busy: True
+    with started(engine):
         engine.executor.gate.clear()
         first, second = sequence([1], max_tokens=1), sequence([2], max_tokens=1)
         engine.loop.submit([first])
@@ -151,7 +163,7 @@ def test_closing_ends_what_is_left_without_a_fault():
         engine.executor.gate.clear()
         left = sequence([1], max_tokens=100)
         engine.loop.submit([left])
-        threading.Timer(0.05, engine.executor.gate.set).start()
+        once_closing(engine, engine.executor.gate.set)
         engine.loop.close()
         assert "shutting down" in str(engine.result(left).error)
         assert engine.faults == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.harness import Engine, Result, running_engine, sequence
+from tests.engine.harness import Engine, Result, once_closing, running_engine, sequence
 from tests.engine.toy import limits
 from warmgraph_engine.scheduler.sequence import FinishReason, Sequence
 from warmgraph_engine.step import PENDING_TOKEN, Limits, Step
@@ -149,7 +149,7 @@ def test_closing_hands_out_the_tokens_of_all_steps_that_were_handed_over():
         one = sequence([1], max_tokens=100)
         engine.loop.submit([one])
         assert fifth.wait(30)
-        threading.Timer(0.05, closing.set).start()  # once close() has said so
+        once_closing(engine, closing.set)
         engine.loop.close()
         result = engine.result(one)
         assert "shutting down" in str(result.error)

@@ -86,7 +86,7 @@ CHAT = {
     "tools": JUNK,
 }
 SETTINGS = settings(
-    max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=160, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 
 

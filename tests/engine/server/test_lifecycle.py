@@ -63,15 +63,19 @@ async def test_a_client_that_leaves_frees_its_blocks_at_once(served, stream):
     executor = served.engine.executor
     running = asyncio.Event()
     loop = asyncio.get_running_loop()
-    executor.before_step = lambda step: (
-        loop.call_soon_threadsafe(running.set) if step.rows[0].start_position > 20 else None,
-        executor.gate.wait(),
-    )
+
+    def hold(step):
+        """Once, so that the request cannot end by itself."""
+        if step.rows[0].start_position == 21:
+            executor.gate.clear()
+            loop.call_soon_threadsafe(running.set)
+        executor.gate.wait()
+
+    executor.before_step = hold
     request = asyncio.create_task(
         served.client.post("/v1/completions", json=LONG | {"stream": stream, "n": 4})
     )
     await running.wait()
-    executor.gate.clear()  # hold the engine, so that the request cannot end by itself
     if stream:
         (await request).close()
     else:

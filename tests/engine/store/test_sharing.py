@@ -37,11 +37,14 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert plain(found.images) == plain(image(n, b"from %d" % n) for n in range(1, 7))
 
 
-def test_who_looks_at_an_entry_in_passing_costs_no_start_its_graphs(tmp_path: Path) -> None:
+def test_who_looks_at_an_entry_in_passing_costs_no_start_its_graphs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`warmgraph cache ls` asks whether somebody holds it, and for that holds it for a moment."""
     writer = store(tmp_path)
     writer.publish([image(1)], Plan())
     writer.close()
+    monkeypatch.setattr(locks, "USE_WAIT_SECONDS", 30.0)
     with locks.removing(tmp_path / KEY.digest()):
         found: list[Any] = []
         starting = threading.Thread(target=lambda: found.append(store(tmp_path).look_up()))
