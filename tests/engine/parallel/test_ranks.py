@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +19,9 @@ import pytest
 from tests.engine.checkpoints import decode, prefill, write_servable_checkpoint
 from tests.engine.harness import running_engine, sequence
 from tests.engine.store.engines import BUCKETS, Engine
-from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, StepKind
+from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, CheckState, StepKind
 from warmgraph_api.resource import Execution
+from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.parallel import processes
 from warmgraph_engine.parallel.messages import Answer
 from warmgraph_engine.parallel.ranks import Question, RankError
@@ -32,6 +33,17 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_servable_checkpoint(tmp_path_factory.mktemp("served") / "model")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has rank 1 fail at something, see failing_rank.py."""
+
+    def fail(at: str) -> None:
+        monkeypatch.setenv("FAILS", at)
+        monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
+
+    return fail
 
 
 @contextmanager
@@ -117,11 +129,10 @@ def test_a_lost_rank_is_named_with_what_it_was_to_do(
 
 @pytest.mark.parametrize("failure", ["capture decode 2", "load decode 2"])
 def test_a_bucket_that_one_rank_cannot_have_is_in_fallback_on_all(
-    model: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+    model: Path, failing: Callable[[str], None], failure: str
 ) -> None:
     step = decode((6, 5, [1, 2]), (7, 0, [3]))
-    monkeypatch.setenv("FAILS", failure)
-    monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
+    failing(failure)
     with engine(model) as two:
         bucket = two.reporter._buckets[(StepKind.DECODE, 2)]
         assert bucket.state is BucketState.FALLBACK
@@ -155,12 +166,37 @@ def test_graphs_that_one_rank_has_lost_are_captured_by_all(model: Path, tmp_path
         assert fourth.reporter.cache.result is CacheResult.HIT
 
 
-def test_a_rank_that_does_not_answer_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAILS", "answer")
-    monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
+@pytest.mark.parametrize(
+    ("silent", "what"),
+    [("capture", "capture prefill 16"), ("weights", "finish loading its weights")],
+)
+def test_a_rank_that_does_not_answer_is_named(
+    model: Path, failing: Callable[[str], None], silent: str, what: str
+) -> None:
+    failing(f"silent {silent}")
     with pytest.raises(RankError) as raised, engine(model, rank_timeout_seconds=2):
         pass
-    assert str(raised.value) == ("rank 1 has not answered within 2 s; it was to capture prefill 16")
+    assert str(raised.value) == f"rank 1 has not answered within 2 s; it was to {what}"
+
+
+def test_a_rank_whose_weights_are_slow_holds_up_no_graph(
+    model: Path, failing: Callable[[str], None]
+) -> None:
+    failing(f"weights after {len(BUCKETS)}")
+    with engine(model) as two:
+        assert set(two.states().values()) == {BucketState.CAPTURED}
+        assert two.report.check.state is CheckState.PASSED
+
+
+def test_a_rank_whose_weights_cannot_be_read_is_named(
+    model: Path, failing: Callable[[str], None]
+) -> None:
+    failing("weights")
+    with (
+        pytest.raises(ModelError, match=r"^rank 1: model\.safetensors: cannot be read$"),
+        engine(model),
+    ):
+        pass
 
 
 def test_a_rank_whose_disk_is_slow_is_late_and_not_lost() -> None:
