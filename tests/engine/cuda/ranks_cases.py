@@ -18,11 +18,11 @@ from prometheus_client import CollectorRegistry
 from safetensors.torch import save_file
 
 from tests.engine.cuda import tiny
-from tests.engine.cuda.backend_cases import requests
 from tests.engine.cuda.models import checkpoint_tensors, random_weights
 from tests.engine.cuda.working import WorkingGpu
 from tests.engine.harness import Engine, Result
 from tests.engine.parallel.fallback import fallback_logits, let_rank_fail
+from tests.engine.requests import one_of_each_kind
 from tests.engine.store.engines import Engine as StartedEngine
 from warmgraph_api.report import Bucket, BucketMode, CacheResult, StepKind
 from warmgraph_api.resource import Device
@@ -114,7 +114,7 @@ def started(
 def served(start: Started) -> list[Result]:
     engine = Engine(executor=start.executor, sampler=start.sampler, far_rows=0)
     engine.loop._deliver = engine.collect
-    sequences = requests()
+    sequences = one_of_each_kind()
     arriving = list(sequences)
     while any(engine.result(one).finish is None for one in sequences):
         engine.loop.submit(arriving[:2])
