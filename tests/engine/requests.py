@@ -42,3 +42,17 @@ def random_request(
 def random_sequence(number: int, **limits: int) -> Sequence:
     prompt, params = random_request(number, **limits)
     return sequence(prompt, **params)
+
+
+def one_of_each_kind() -> list[Sequence]:
+    """Likeliest, sampled, scored, from changed logits, stopped early; for 70 or more tokens."""
+    return [
+        sequence([1, 2, 3], max_tokens=6),
+        sequence([9] * 20, max_tokens=4, temperature=0.9, top_p=0.9, seed=4),
+        sequence([7], max_tokens=8, temperature=1.2, top_k=12, min_p=0.01, seed=5),
+        sequence([4, 4], max_tokens=5, logprobs=2, temperature=1.0, seed=6),
+        sequence([5] * 6, max_tokens=3, prompt_logprobs=1),
+        sequence([6, 1], max_tokens=7, frequency_penalty=1.5, presence_penalty=0.5),
+        sequence([3, 3], max_tokens=9, stop_token_ids=frozenset(range(0, 70, 3)), min_tokens=2),
+        sequence([8], max_tokens=6, logit_bias={5: 30.0, 6: 29.0}, repetition_penalty=9.0),
+    ]

@@ -1,19 +1,25 @@
-"""Two ranks on two GPUs: the sum over them, the engine's answers, its second start, a lost rank."""
+"""Two ranks on two GPUs: the sum over them, the engine's answers, its second start, a bucket that
+one has not got, a lost rank."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cuda.bindings import driver as cuda
 
+from tests.engine.parallel.fallback import FAILURES, fallback_logits, let_rank_fail
 from tests.engine.parallel.test_process import TWO, other_rank, runs
 from tests.engine.process.engines import PATIENCE_SECONDS, Start
+from tests.engine.store.engines import Engine
 from tests.gpu.reductions import check_reductions
 from tests.gpu.test_process import libraries
+from warmgraph_api.resource import Device
 
 
 def gpus() -> int:
@@ -71,6 +77,18 @@ def test_two_ranks_answer_as_one_captured_restored_and_eagerly(
     eager.serve()
     assert eager.complete("hello there", 40) == expected
     assert eager.stop() == 0
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_bucket_that_one_rank_cannot_have_is_in_fallback_on_all(
+    servable: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    """And the steps that it was for get the same bits from the next larger one as eagerly."""
+    let_rank_fail(monkeypatch, failure)
+    sizes = {"kv_cache_bytes": 1 << 20, "tensor_parallel_size": 2}
+    with closing(Engine(servable, None, device=Device.CUDA, **sizes)) as two:
+        padded, eager = fallback_logits(two)
+    assert np.array_equal(padded, eager)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

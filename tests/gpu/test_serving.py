@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, islice, product
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.engine.cuda.serving import (
     told,
 )
 from tests.engine.harness import sequence
+from tests.engine.requests import one_of_each_kind
 from tests.gpu.conftest import Served
 from warmgraph_api.report import StepKind
 from warmgraph_api.resource import Execution
@@ -91,6 +93,21 @@ def test_preempted_requests_go_on_as_if_nothing_had_happened(serving: Serving) -
     with serving.engine() as engine:
         assert engine.generate(*growing()) == alone
     assert engine.value("preemptions_total") > 0
+
+
+def test_serving_asks_the_driver_for_no_memory(serving: Serving) -> None:
+    """Whatever the requests ask for, alone and in batches of any size, with graphs and without."""
+    backend = serving.backend
+    before = backend.allocations
+    assert before > 0
+    for execution, drafts in product(Execution, (0, DRAFTS)):
+        with serving.engine(execution, speculative_tokens=drafts) as engine:
+            for at_once in (1, 2, 8, 16):
+                kinds = chain(one_of_each_kind(), one_of_each_kind())
+                while batch := list(islice(kinds, at_once)):
+                    engine.loop.submit(batch)
+                    engine.wait(batch)
+    assert backend.allocations == before
 
 
 def test_switching_to_eager_execution_and_back_changes_no_output(serving: Serving) -> None:

@@ -25,10 +25,12 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
 NEW_TOKENS = 24
 BUCKETS = [(StepKind.DECODE, n) for n in (1, 8, 20)] + [(StepKind.PREFILL, n) for n in (16, 256)]
-TIES = {"float32": 1e-3, "bfloat16": 0.5}
-"""Between the likeliest logit of transformers, in float32 with the same weights, and that of the
-token that was taken: logits of up to 30 that went through 30 layers of rounding. Beyond it another
-token is a mistake."""
+MOST_OTHERS = {"float32": 0.0, "bfloat16": 0.05}
+"""The part of the tokens that may be another than the likeliest of transformers, which computes in
+float32 with the same weights: in 16 bits logits of up to 30 went through 30 layers of rounding."""
+
+WIDEST_GAP = 0.5
+"""Between the likeliest logit and that of such a token: beyond it another token is a mistake."""
 
 
 class Reference:
@@ -93,7 +95,7 @@ def generated(folder: Path, prompts: list[list[int]], dtype: str) -> Outputs:
     return found
 
 
-@pytest.mark.parametrize("dtype", TIES)
+@pytest.mark.parametrize("dtype", MOST_OTHERS)
 def test_greedy_tokens_of_20_prompts_are_those_of_transformers(
     outputs_in: Callable[[str], Outputs], reference: Reference, dtype: str
 ) -> None:
@@ -101,10 +103,10 @@ def test_greedy_tokens_of_20_prompts_are_those_of_transformers(
     assert outputs[Execution.GRAPHS] == outputs[Execution.EAGER]
     gaps = reference.gaps(outputs[Execution.GRAPHS], dtype)
     assert len(gaps) == len(PROMPTS) * NEW_TOKENS
-    assert max(gaps) < TIES[dtype]
-    ties = sum(gap > 0 for gap in gaps)
-    print(f"{dtype}: {len(gaps)} tokens, {ties} of them not the likeliest, by {max(gaps):.2g}")
-    assert ties < len(gaps) / 20
+    others = sum(gap > 0 for gap in gaps)
+    print(f"{dtype}: {len(gaps)} tokens, {others} of them not the likeliest, by {max(gaps):.2g}")
+    assert others <= MOST_OTHERS[dtype] * len(gaps)
+    assert max(gaps) < WIDEST_GAP
 
 
 @pytest.fixture

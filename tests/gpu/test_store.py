@@ -4,11 +4,12 @@ or driver."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from cuda.bindings import driver as cuda
 
 from tests.engine.store import processes, random_steps
 from tests.engine.store.engines import Engine, config_of
@@ -17,6 +18,8 @@ from tests.gpu.conftest import write_servable
 from warmgraph_api.report import BucketState, CacheResult, CheckState
 from warmgraph_api.resource import CacheMode, Device, DType, Quantization
 from warmgraph_engine.backends.cuda import facts
+from warmgraph_engine.backends.cuda.driver import Device as Gpu
+from warmgraph_engine.backends.cuda.driver import check
 from warmgraph_engine.backends.open import backend_settings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.store import key as key_module
@@ -31,21 +34,36 @@ SEED = 11
 SETTINGS: dict[str, Any] = {"device": Device.CUDA, "kv_cache_bytes": 1 << 20}
 
 
+class Stored(NamedTuple):
+    """A cache that an engine has filled, and that engine's answers."""
+
+    cache: Path
+    answers: bytes
+    arena: range
+    """Where that engine's memory was: addresses."""
+
+
+def arena(engine: Engine) -> range:
+    backend = engine.executor._backend
+    first = next(iter(backend.layout))
+    base = backend._addresses[first.name] - first.offset
+    return range(base, base + backend.layout.bytes)
+
+
 @pytest.fixture(scope="module")
-def stored(servable: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
-    """A cache that an engine has filled, and what it answered."""
+def stored(servable: Path, tmp_path_factory: pytest.TempPathFactory) -> Stored:
     cache = tmp_path_factory.mktemp("cache")
     engine = Engine(servable, cache, **SETTINGS)
     assert set(engine.states().values()) == {BucketState.CAPTURED}
     engine.publish()
     answers = engine.answers()
     engine.close()
-    return cache, answers
+    return Stored(cache, answers, arena(engine))
 
 
 @pytest.fixture
-def cache(stored: tuple[Path, bytes], tmp_path: Path) -> Path:
-    return Path(shutil.copytree(stored[0], tmp_path / "cache"))
+def cache(stored: Stored, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stored.cache, tmp_path / "cache"))
 
 
 def test_a_thousand_random_steps_are_equal_bit_for_bit_in_the_process_that_restored(
@@ -62,6 +80,26 @@ def test_a_thousand_random_steps_are_equal_bit_for_bit_in_the_process_that_resto
     )
     output, _ = restoring.communicate()
     random_steps.check_restored(captured, output)
+
+
+@pytest.fixture
+def taken(stored: Stored) -> Iterator[None]:
+    """As much memory as the engine's arena had, and where it was if that has been given back: the
+    next engine gets another place."""
+    address = Gpu().allocate(len(stored.arena))
+    yield
+    check(cuda.cuMemFree(address))
+
+
+@pytest.mark.usefixtures("taken")
+def test_graphs_that_are_restored_at_another_address_give_the_same_bits(
+    servable: Path, stored: Stored, cache: Path
+) -> None:
+    engine = Engine(servable, cache, **SETTINGS)
+    assert set(engine.states().values()) == {BucketState.RESTORED}
+    assert engine.report.check.message == "4 by stored answer, 0 in full"
+    assert arena(engine).start != stored.arena.start
+    assert engine.answers() == stored.answers
 
 
 def test_other_weights_under_the_same_key_are_noticed_by_their_answers(
@@ -149,7 +187,7 @@ def test_no_graph_is_found_for_another_model(cache: Path, tmp_path: Path) -> Non
 
 def test_an_engine_with_another_kernel_captures_its_own_graphs(
     servable: Path,
-    stored: tuple[Path, bytes],
+    stored: Stored,
     cache: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -160,12 +198,12 @@ def test_an_engine_with_another_kernel_captures_its_own_graphs(
     assert engine.report.cache.result is CacheResult.MISS
     assert engine.report.cache.field == "engine_sources_digest"
     assert set(engine.states().values()) == {BucketState.CAPTURED}
-    assert engine.answers() == stored[1]
+    assert engine.answers() == stored.answers
 
 
 @pytest.mark.parametrize("folder", ["images", "binaries"])
 def test_a_flipped_byte_costs_the_entry_and_no_answer(
-    servable: Path, stored: tuple[Path, bytes], cache: Path, folder: str
+    servable: Path, stored: Stored, cache: Path, folder: str
 ) -> None:
     (entry,) = (path for path in cache.iterdir() if path.is_dir() and len(path.name) == 64)
     damaged = next(path for path in files(entry) if path.parent.name == folder)
@@ -176,4 +214,4 @@ def test_a_flipped_byte_costs_the_entry_and_no_answer(
     assert engine.report.cache.result is CacheResult.REFUSED
     assert damaged.name in engine.report.cache.message
     assert set(engine.states().values()) == {BucketState.CAPTURED}
-    assert engine.answers() == stored[1]
+    assert engine.answers() == stored.answers

@@ -22,7 +22,16 @@ from warmgraph_engine.backends.base import (
     Player,
     Recorder,
 )
-from warmgraph_engine.parallel.messages import EAGER, Drawn, Load, PoisonKv, Prepare, Record
+from warmgraph_engine.models.config import ModelError
+from warmgraph_engine.parallel.messages import (
+    EAGER,
+    Drawn,
+    FinishLoading,
+    Load,
+    PoisonKv,
+    Prepare,
+    Record,
+)
 from warmgraph_engine.parallel.ranks import Ranks
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Step, StepTiming
@@ -50,7 +59,11 @@ class ParallelBackend:
         return self._local.launches
 
     def finish_loading(self) -> None:
-        self._local.finish_loading()  # the others have, before they said that they are ready
+        """Raises ModelError if any rank's weights cannot be read."""
+        question = self._ranks.ask("finish loading its weights", FinishLoading())
+        self._local.finish_loading()
+        if problem := question.problem():
+            raise ModelError(problem)
 
     def run_eagerly(self, shape: StepShape) -> None:
         self._steps.run(lambda: self._local.run_eagerly(shape), bucket=0, graph=EAGER)

@@ -24,7 +24,8 @@ EAGER = 0
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """First of all: open the backend."""
+    """First of all: open the backend. Answered when graphs can be recorded and loaded, while the
+    weights are still on their way."""
 
     config: EngineConfig
     folder: Path
@@ -63,6 +64,10 @@ class Load(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     graph: int
 
 
+class FinishLoading(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """Answer when the weights are where they belong: no step runs before."""
+
+
 class PoisonKv(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """As Backend.poison_kv. Not answered."""
 
@@ -87,7 +92,9 @@ class Publish(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     buckets: list[BucketId]
 
 
-Command = Hello | Run | Record | Load | PoisonKv | Prepare | Drawn | LookUp | Publish
+Command = (
+    Hello | Run | Record | Load | FinishLoading | PoisonKv | Prepare | Drawn | LookUp | Publish
+)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

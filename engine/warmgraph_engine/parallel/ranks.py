@@ -29,8 +29,8 @@ from warmgraph_engine.step import Step
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""For a rank to find the others, and to load its part once rank 0 has loaded its own. Importing
-torch alone takes a minute on a busy machine; one that ends is noticed at once."""
+"""For a rank to find the others, and to open its part of the model once rank 0 has opened its own.
+Importing torch alone takes a minute on a busy machine; one that ends is noticed at once."""
 
 POLL_SECONDS = 0.25
 """How often the watch looks at the ranks' progress. A rank is late by what the watch itself lives
@@ -128,7 +128,7 @@ class Ranks:
         self._thread(self._watch)
         level = logging.getLogger().getEffectiveLevel()
         hello = Hello(config=config, folder=self.folder, log_level=level)
-        self._hello = self.ask("load the model", hello, seconds=START_SECONDS)
+        self._hello = self.ask("open the model", hello, seconds=START_SECONDS)
 
     @property
     def folder(self) -> Path:
@@ -142,7 +142,7 @@ class Ranks:
             raise self.blame(RuntimeError(str(error))) from error
 
     def wait_until_ready(self) -> None:
-        """Until all have loaded their part of the model. Raises RankError."""
+        """Until all can record and load graphs, whose weights may still come. Raises RankError."""
         self._hello.answers()
         self._shared.cleanup()  # they have found each other; whoever is killed leaves nothing
 

@@ -39,6 +39,7 @@ from warmgraph_engine.parallel.messages import (
     EAGER,
     Answer,
     Drawn,
+    FinishLoading,
     Hello,
     Load,
     LookUp,
@@ -82,7 +83,8 @@ class WorkerPeers:
 
 
 class Worker:
-    """One rank's backend, graphs, images and store."""
+    """One rank's backend, graphs, images and store. Its weights are on their way until rank 0 asks
+    for them."""
 
     def __init__(self, hello: Hello, rank: int, peers: WorkerPeers, progress: Progress) -> None:
         """Raises ModelError."""
@@ -94,7 +96,6 @@ class Worker:
         self._backend, facts = open_backend(
             config.device, checkpoint, settings, progress=lambda: None, peers=peers
         )
-        self._backend.finish_loading()
         key = cache_key(config, checkpoint, settings, facts)
         # Without a name of its own, what rank 0 is called: an engine's entries are kept together.
         first = msgspec.structs.replace(key, tensor_parallel_rank=0)
@@ -146,6 +147,13 @@ class Worker:
             return Answer(number=number, problem=str(error) or type(error).__name__)
         return Answer(number=number)
 
+    def finish_loading(self, number: int) -> Answer:
+        try:
+            self._backend.finish_loading()
+        except ModelError as error:
+            return Answer(number=number, problem=str(error))
+        return Answer(number=number)
+
     def drawn(self, number: int) -> Answer:
         tokens = self._backend.drawn()
         return Answer(number=number, tokens=None if tokens is None else list(tokens))
@@ -191,6 +199,8 @@ def follow(worker: Worker, request: Request, answer: Callable[[Answer], None]) -
             return worker.record(command, number)
         case Load():
             return worker.load(command, number)
+        case FinishLoading():
+            return worker.finish_loading(number)
         case Drawn():
             return worker.drawn(number)
         case LookUp():

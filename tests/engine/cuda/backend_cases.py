@@ -17,7 +17,8 @@ from cuda.bindings import driver
 
 from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
-from tests.engine.harness import Engine, Result, sequence
+from tests.engine.harness import Engine, Result
+from tests.engine.requests import one_of_each_kind
 from warmgraph_api.report import Bucket, BucketMode, BucketState, StepKind
 from warmgraph_api.resource import Execution, Quantization
 from warmgraph_engine.backends.base import Backend, GraphImage, ImageError
@@ -84,25 +85,11 @@ def table(backend: Backend, *, capture: bool = True) -> GraphTable:
     return graphs
 
 
-def requests() -> list:
-    """Of every kind: likeliest, sampled, scored, from changed logits, stopped early."""
-    return [
-        sequence([1, 2, 3], max_tokens=6),
-        sequence([9] * 20, max_tokens=4, temperature=0.9, top_p=0.9, seed=4),
-        sequence([7], max_tokens=8, temperature=1.2, top_k=12, min_p=0.01, seed=5),
-        sequence([4, 4], max_tokens=5, logprobs=2, temperature=1.0, seed=6),
-        sequence([5] * 6, max_tokens=3, prompt_logprobs=1),
-        sequence([6, 1], max_tokens=7, frequency_penalty=1.5, presence_penalty=0.5),
-        sequence([3, 3], max_tokens=9, stop_token_ids=frozenset(range(0, 70, 3)), min_tokens=2),
-        sequence([8], max_tokens=6, logit_bias={5: 30.0, 6: 29.0}, repetition_penalty=9.0),
-    ]
-
-
 def served(backend: Backend, graphs: GraphTable, counts: StepCounts) -> list[Result]:
     executor = GraphExecutor(backend, graphs, counts)
     engine = Engine(executor=executor, sampler=backend.sampler, far_rows=0)
     engine.loop._deliver = engine.collect
-    sequences, most = requests(), 0
+    sequences, most = one_of_each_kind(), 0
     arriving = list(sequences)
     while any(engine.result(one).finish is None for one in sequences):
         engine.loop.submit(arriving[:2])

@@ -8,19 +8,22 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from safetensors.torch import save_file
 
 from tests.engine.cuda import tiny
-from tests.engine.cuda.backend_cases import requests
 from tests.engine.cuda.models import checkpoint_tensors, random_weights
 from tests.engine.cuda.working import WorkingGpu
 from tests.engine.harness import Engine, Result
+from tests.engine.parallel.fallback import fallback_logits, let_rank_fail
+from tests.engine.requests import one_of_each_kind
+from tests.engine.store.engines import Engine as StartedEngine
 from warmgraph_api.report import Bucket, BucketMode, CacheResult, StepKind
 from warmgraph_api.resource import Device
 from warmgraph_engine import startup
@@ -30,6 +33,8 @@ from warmgraph_engine.parallel import processes
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.startup import Started
 from warmgraph_engine.step import Path as StepPath
+
+WORKER = "tests.engine.cuda.rank"
 
 # Two processes that wait for each other in Python, on whatever is left of a busy machine.
 pytestmark = pytest.mark.timeout(550)
@@ -71,7 +76,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkingGpu]:
     gpu = WorkingGpu()
     gpu.install(monkeypatch)
-    monkeypatch.setattr(processes, "WORKER", "tests.engine.cuda.rank")
+    monkeypatch.setattr(processes, "WORKER", WORKER)
     monkeypatch.setattr(startup, "_load_text", lambda *_, **__: None)
     yield gpu
     gc.collect()  # graphs, while their GPU is there
@@ -109,7 +114,7 @@ def started(
 def served(start: Started) -> list[Result]:
     engine = Engine(executor=start.executor, sampler=start.sampler, far_rows=0)
     engine.loop._deliver = engine.collect
-    sequences = requests()
+    sequences = one_of_each_kind()
     arriving = list(sequences)
     while any(engine.result(one).finish is None for one in sequences):
         engine.loop.submit(arriving[:2])
@@ -149,6 +154,29 @@ def test_two_ranks_give_what_one_cpu_gives_captured_restored_and_eagerly(
         assert reporter.snapshot().check.message == "2 by stored answer, 0 in full"
         assert gpu.compiled == compiled, "a restored start compiles nothing"
         assert [result.ids for result in served(start)] == expected
+
+
+def test_a_bucket_that_one_gpu_cannot_have_is_in_fallback_on_both(
+    gpu: WorkingGpu, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_rank_fail(monkeypatch, "load decode 2", WORKER)
+    with closing(
+        StartedEngine(
+            model,
+            None,
+            device=Device.CUDA,
+            tensor_parallel_size=2,
+            max_model_length=32,
+            max_batch_size=4,
+            max_batch_tokens=16,
+            rank_timeout_seconds=600.0,
+            buckets=tuple(
+                Bucket(kind=StepKind.DECODE, size=size, mode=BucketMode.EAGER) for size in (2, 4)
+            ),
+        )
+    ) as two:
+        padded, eager = fallback_logits(two)
+    assert np.array_equal(padded, eager)
 
 
 def test_a_gpu_that_cannot_run_all_of_a_sum_at_once_is_refused(

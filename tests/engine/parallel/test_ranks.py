@@ -18,13 +18,14 @@ import pytest
 
 from tests.engine.checkpoints import decode, prefill, write_servable_checkpoint
 from tests.engine.harness import running_engine, sequence
+from tests.engine.parallel.fallback import FAILURES, fallback_logits, let_rank_fail
 from tests.engine.store.engines import BUCKETS, Engine
-from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, StepKind
+from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, CheckState, StepKind
 from warmgraph_api.resource import Execution
-from warmgraph_engine.parallel import processes
+from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.parallel.messages import Answer
 from warmgraph_engine.parallel.ranks import Question, RankError
-from warmgraph_engine.step import PathReason, StepError
+from warmgraph_engine.step import StepError
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -116,24 +117,18 @@ def test_a_lost_rank_is_named_with_what_it_was_to_do(
             two.executor.execute(decode((6, 0, [1])))
 
 
-@pytest.mark.parametrize("failure", ["capture decode 2", "load decode 2"])
+@pytest.mark.parametrize("failure", FAILURES)
 def test_a_bucket_that_one_rank_cannot_have_is_in_fallback_on_all(
     model: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    step = decode((6, 5, [1, 2]), (7, 0, [3]))
-    monkeypatch.setenv("FAILS", failure)
-    monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
+    let_rank_fail(monkeypatch, failure)
     with engine(model) as two:
-        bucket = two.reporter._buckets[(StepKind.DECODE, 2)]
-        assert bucket.state is BucketState.FALLBACK
-        assert "rank 1: " in bucket.reason
-        two.executor.execute(prefill([1, 2, 3, 4, 5], [1, 2]))
-        result = two.executor.execute(step)
-        assert (result.bucket, result.reason) == (4, PathReason.LARGER_BUCKET)
-        logits = np.array(result.logits)
+        padded, eager = fallback_logits(two)
     one = Engine(model, None)
     one.executor.execute(prefill([1, 2, 3, 4, 5], [1, 2]))
-    assert np.allclose(logits, one.executor.execute(step).logits, atol=1e-4)
+    expected = one.executor.execute(decode((6, 5, [1, 2]), (7, 0, [3]))).logits
+    assert np.allclose(padded, expected, atol=1e-4)
+    assert np.allclose(eager, expected, atol=1e-4)
 
 
 def test_graphs_that_one_rank_has_lost_are_captured_by_all(model: Path, tmp_path: Path) -> None:
@@ -156,12 +151,37 @@ def test_graphs_that_one_rank_has_lost_are_captured_by_all(model: Path, tmp_path
         assert fourth.reporter.cache.result is CacheResult.HIT
 
 
-def test_a_rank_that_does_not_answer_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAILS", "answer")
-    monkeypatch.setattr(processes, "WORKER", "tests.engine.parallel.failing_rank")
-    with pytest.raises(RankError) as raised, engine(model, rank_timeout_seconds=2):
+@pytest.mark.parametrize(
+    ("silent", "what"),
+    [("capture", "capture prefill 16"), ("weights", "finish loading its weights")],
+)
+def test_a_rank_that_does_not_answer_is_named(
+    model: Path, monkeypatch: pytest.MonkeyPatch, silent: str, what: str
+) -> None:
+    let_rank_fail(monkeypatch, f"silent {silent}")
+    with pytest.raises(RankError) as raised, engine(model, rank_timeout_seconds=10):
         pass
-    assert str(raised.value) == ("rank 1 has not answered within 2 s; it was to capture prefill 16")
+    assert str(raised.value) == f"rank 1 has not answered within 10 s; it was to {what}"
+
+
+def test_a_rank_whose_weights_are_slow_holds_up_no_graph(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_rank_fail(monkeypatch, f"weights after {len(BUCKETS)}")
+    with engine(model) as two:
+        assert set(two.states().values()) == {BucketState.CAPTURED}
+        assert two.report.check.state is CheckState.PASSED
+
+
+def test_a_rank_whose_weights_cannot_be_read_is_named(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_rank_fail(monkeypatch, "weights")
+    with (
+        pytest.raises(ModelError, match=r"^rank 1: model\.safetensors: cannot be read$"),
+        engine(model),
+    ):
+        pass
 
 
 def test_a_rank_whose_disk_is_slow_is_late_and_not_lost() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.store.entries import image, key, store
+from tests.engine.store.entries import image, key, plain, store
 from warmgraph_api.cachekey import CacheKey
 from warmgraph_api.report import CacheResult
 from warmgraph_engine.store import locks, marks, retention
@@ -97,14 +97,36 @@ def test_an_entry_that_two_deployments_use_goes_with_the_last(tmp_path: Path) ->
     assert revisions(tmp_path) == [2, 3]
 
 
-def test_one_revision_may_use_several_entries(tmp_path: Path) -> None:
-    """Its pods run on nodes with different GPUs or drivers."""
-    keys = [key(device_name=name) for name in ("H100", "H200")]
-    for each in keys:
-        pod = store(tmp_path, each, retention=Retention(revisions=0), user=User("space.a", "r1"))
-        assert pod.publish([image(1)], Plan()) == ""
-        pod.close()
-    assert [(tmp_path / each.digest()).exists() for each in keys] == [True, True]
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("device_name", ("H100", "H200")),
+        ("driver", ("580.95.05", "590.44.01")),
+        ("engine_version", ("0.1.0", "0.2.0")),
+    ],
+)
+def test_one_revision_may_use_several_entries(
+    tmp_path: Path, field: str, values: tuple[str, str]
+) -> None:
+    """Its pods run on nodes with different GPUs or drivers, or with an engine that is rolled out
+    and back: each finds its own graphs again."""
+
+    def pod(value: str) -> Store:
+        user = User("space.a", "r1")
+        of = key(**{field: value})
+        return store(tmp_path, of, retention=Retention(revisions=0), user=user)
+
+    for value in values:
+        first = pod(value)
+        assert first.look_up().result is CacheResult.MISS
+        assert first.publish([image(1, value.encode())], Plan()) == ""
+        first.close()
+    for value in values:
+        again = pod(value)
+        found = again.look_up()
+        assert found.result is CacheResult.HIT
+        assert plain(found.images) == plain([image(1, value.encode())])
+        again.close()
 
 
 def size_of_one(root: Path) -> int:
