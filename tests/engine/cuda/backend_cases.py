@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,11 +338,31 @@ def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
 def test_an_image_that_reads_the_host_in_the_middle_of_a_step_is_refused(
     backend: CudaBackend,
 ) -> None:
-    image = backend.recorder.record(1, shape_of(decode(1, 0)))
-    document = image.document.replace(b'["region","work.query"]', b'["region","host.positions"]')
-    wrong = GraphImage(kind=image.kind, size=image.size, document=document, binaries=image.binaries)
+    wrong = changed(backend, b'["region","work.query"]', b'["region","host.positions"]')
     with pytest.raises(ImageError, match="reads the host's buffers"):
         backend.player.load(wrong)
+
+
+def changed(backend: CudaBackend, old: bytes, new: bytes) -> GraphImage:
+    """A decode bucket's image with another text in its document, wherever it stood."""
+    image = backend.recorder.record(1, shape_of(decode(1, 0)))
+    assert old in image.document
+    return replace(image, document=image.document.replace(old, new))
+
+
+@pytest.mark.parametrize("graph_mode", list(GraphMode))
+def test_an_image_with_an_address_or_a_region_that_it_does_not_list_is_refused(
+    gpu: InterpretedGpu, checkpoint: Checkpoint, graph_mode: GraphMode
+) -> None:
+    """Though both are of this very arena."""
+    backend = tiny.backend_on(gpu, checkpoint, graph_mode=graph_mode)
+    address = backend._addresses["work.query"]
+    wrong = changed(backend, b'["region","work.query"]', b'["address",%d]' % address)
+    with pytest.raises(ImageError, match=f"unusable node: it holds the address {address}"):
+        backend.player.load(wrong)
+    listed = b'"work.query":["float32",[16,32]],'
+    with pytest.raises(ImageError, match=r"unusable node: it does not list the region work\.query"):
+        backend.player.load(changed(backend, listed, b""))
 
 
 def test_what_goes_wrong_on_the_gpu_is_told_to_whoever_reads_the_tokens(

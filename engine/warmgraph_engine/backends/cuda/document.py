@@ -5,12 +5,13 @@
      "kernels": [{"variant": "SHA-256 in hex", "binary": "SHA-256 in hex", "name": "linear",
                   "shared_bytes": 163840, "threads": 128, "parameters": ["x_ptr", …]}, …],
      "nodes": [{"kernel": 0, "grid": [48, 2, 1], "overlaps": true,
-                "arguments": [["region", "work.x"], ["i32", 4], ["f32", 0.125]]}, …]}
+                "arguments": [["region", "work.x"], ["i32", 4], ["f32", 0.125],
+                              ["address", 0], ["address", 0]]}, …]}
 
 Nodes are a chain: each waits for the one before, and may be resident before that one has ended if
-it overlaps. Memory is referred to by region, never by address: an image holds no address. Regions
-`host.…` exist once for each of the sets of host buffers that steps take in turns; only the first
-nodes may refer to them.
+it overlaps. Memory is referred to by region, one of those that the document lists; the only address
+is 0, for pointers that no kernel uses. Regions `host.…` exist once for each of the sets of host
+buffers that steps take in turns; only the first nodes may refer to them.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -91,6 +92,10 @@ class CudaPlayer:
         except msgspec.MsgspecError as error:
             raise ImageError(f"is damaged: {error}") from error
         check_document(recorded, image, self._sets[0].regions, reads_format=document.FORMAT)
+        for kind, name in set(chain.from_iterable(node.arguments for node in recorded.nodes)):
+            if kind == "region" and name not in recorded.regions:
+                # Then nobody has compared its type and shape.
+                raise ImageError(f"has an unusable node: it does not list the region {name}")
         return recorded
 
     def _function(self, kernel: document.Kernel, binaries: Mapping[str, bytes]) -> Any:
