@@ -277,6 +277,8 @@ def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
 ) -> None:
     graphs = table(backend)
     answers = KnownAnswers(backend, graphs, StepCounts(), "float32")
+    for _ in range(HOST_SETS):  # each set has the right tokens from before
+        assert not answers.check((StepKind.DECODE, 2)).problem
     graph = graphs[StepKind.DECODE, 2].graph
     graph._executable = graph._executable[:-1]  # without its last kernel
     problem = answers.check((StepKind.DECODE, 2)).problem
