@@ -28,6 +28,7 @@ from warmgraph_engine.backends.cuda.document import Kernel
 from warmgraph_engine.backends.cuda.memory import Addresses
 
 _OK = driver.CUresult.CUDA_SUCCESS
+_MOST_THREADS = 1024
 _SCALARS = {"i32": ctypes.c_int32, "fp32": ctypes.c_float}
 
 
@@ -120,6 +121,9 @@ class InterpretedGpu:
             return _OK, self.multiprocessors
         return _OK, 9 if "MAJOR" in attribute.name else 0
 
+    def cuGetErrorString(self, status: Any) -> tuple[Any, bytes]:
+        return _OK, status.name.lower().encode()
+
     def cuDriverGetVersion(self) -> tuple[Any, int]:
         return _OK, 13000
 
@@ -210,12 +214,16 @@ class InterpretedGpu:
     def cuModuleLoadData(self, code: bytes) -> tuple[Any, Variant]:
         return _OK, msgspec.json.decode(code, type=Variant)
 
-    def cuModuleGetFunction(self, module: Variant, _name: bytes) -> tuple[Any, Variant]:
+    def cuModuleGetFunction(self, module: Variant, name: bytes) -> tuple[Any, Variant | None]:
+        if name.decode() != module.kernel:
+            return driver.CUresult.CUDA_ERROR_NOT_FOUND, None
         return _OK, module
 
     def cuLaunchKernelEx(
         self, config: Any, variant: Variant, parameters: int, _extra: int
     ) -> tuple[Any]:
+        if config.blockDimX > _MOST_THREADS:
+            return (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)
         kernel, names = kernel_of(variant.kernel), _parameters(variant)
         pointers = (ctypes.c_void_p * len(names)).from_address(parameters)
         arguments = {}

@@ -20,6 +20,10 @@ import msgspec
 
 FORMAT = 2
 
+SCRATCH = (("address", 0), ("address", 0))
+"""The last arguments of every node: Triton's functions end in two pointers to scratch memory, which
+ours do without."""
+
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A compiled kernel; compiler.py makes them."""
@@ -41,7 +45,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Index into the kernels."""
     grid: tuple[int, int, int]
     arguments: list[tuple[str, str | int | float]]
-    """In the order of the kernel's parameters."""
+    """In the order of the kernel's parameters, and then SCRATCH."""
     overlaps: bool
 
 

@@ -34,7 +34,7 @@ class CudaPlayer:
         on_kernel: Callable[[document.Kernel, bytes], None] = lambda *_: None,
     ) -> None:
         """`sets` differ in the addresses of the host's buffers. `on_kernel` is told of every kernel
-        that was loaded, and its code."""
+        of an image that can be played, and its code."""
         self._device, self._sets, self._turns, self._on_kernel = device, sets, turns, on_kernel
         self._modules: dict[str, Any] = {}
         self._functions: dict[document.Kernel, Any] = {}
@@ -44,7 +44,8 @@ class CudaPlayer:
 
     def load(self, image: GraphImage) -> CudaGraph:
         """Raises ImageError: damaged, of another bucket, or made for other memory."""
-        launches = self.prepare(image)
+        recorded = self._checked(image)
+        launches = self._launches(recorded, image.binaries)
         device = self._device
         before = device.free_bytes()
         try:
@@ -57,18 +58,30 @@ class CudaPlayer:
             device.synchronize()
         except CudaError as error:
             raise ImageError(f"was refused by the driver: {error}") from error
+        self._tell(recorded, image.binaries)
         return CudaGraph(launches, executable, max(0, before - device.free_bytes()))
 
     def prepare(self, image: GraphImage) -> CudaLaunches:
         """The same launches, to be made one by one. Raises ImageError."""
         recorded = self._checked(image)
+        launches = self._launches(recorded, image.binaries)
+        self._tell(recorded, image.binaries)
+        return launches
+
+    def _tell(self, recorded: document.Document, binaries: Mapping[str, bytes]) -> None:
+        """Only what an image that was not refused says of its kernels may be used elsewhere."""
+        for kernel in recorded.kernels:
+            self._on_kernel(kernel, binaries[kernel.binary])
+
+    def _launches(self, recorded: document.Document, binaries: Mapping[str, bytes]) -> CudaLaunches:
+        """Raises ImageError."""
         reading = [not self._host.isdisjoint(node.arguments) for node in recorded.nodes]
         inputs = sum(reading)
         if any(reading[inputs:]):
             raise ImageError("reads the host's buffers after its first kernels")
         self._device.use()
         try:
-            functions = [self._function(kernel, image.binaries) for kernel in recorded.kernels]
+            functions = [self._function(kernel, binaries) for kernel in recorded.kernels]
 
             def made(nodes: Sequence[document.Node], words: Words) -> _Launches:
                 return _Launches(
@@ -92,22 +105,18 @@ class CudaPlayer:
         except msgspec.MsgspecError as error:
             raise ImageError(f"is damaged: {error}") from error
         check_document(recorded, image, self._sets[0].regions, reads_format=document.FORMAT)
-        for kind, name in set(chain.from_iterable(node.arguments for node in recorded.nodes)):
-            if kind == "region" and name not in recorded.regions:
-                # Then nobody has compared its type and shape.
-                raise ImageError(f"has an unusable node: it does not list the region {name}")
+        _check_nodes(recorded)
         return recorded
 
     def _function(self, kernel: document.Kernel, binaries: Mapping[str, bytes]) -> Any:
+        binary = binaries[kernel.binary]
         if kernel in self._functions:
             return self._functions[kernel]
         if kernel.binary not in self._modules:
-            binary = binaries[kernel.binary]
             # The driver is not told the length, and trusts what it reads.
             if hashlib.sha256(binary).hexdigest() != kernel.binary:
                 raise ImageError(f"has a damaged binary for kernel {kernel.name}")
             self._modules[kernel.binary] = check(cuda.cuModuleLoadData(binary))
-            self._on_kernel(kernel, binary)
         module = self._modules[kernel.binary]
         function = check(cuda.cuModuleGetFunction(module, kernel.name.encode()))
         if kernel.shared_bytes > _STATIC_SHARED_BYTES:
@@ -123,6 +132,25 @@ class CudaPlayer:
         if shape not in self._configs:
             self._configs[shape] = _launch_config(*shape, self._device.stream)
         return self._configs[shape]
+
+
+def _check_nodes(recorded: document.Document) -> None:
+    """Raises ImageError for what nobody would notice before the kernels run."""
+    for node in recorded.nodes:
+        if not 0 <= node.kernel < len(recorded.kernels):
+            raise ImageError(f"has an unusable node: there is no kernel {node.kernel}")
+        kernel = recorded.kernels[node.kernel]
+        taken = len(kernel.parameters) + len(document.SCRATCH)
+        if len(node.arguments) != taken:
+            # The driver is not told how many there are, and reads as many as the kernel takes.
+            raise ImageError(
+                f"has an unusable node: {kernel.name} takes {taken} arguments,"
+                f" not {len(node.arguments)}"
+            )
+    for kind, name in set(chain.from_iterable(node.arguments for node in recorded.nodes)):
+        if kind == "region" and name not in recorded.regions:
+            # Then nobody has compared its type and shape.
+            raise ImageError(f"has an unusable node: it does not list the region {name}")
 
 
 _Shape = tuple[tuple[int, int, int], int, int, bool]
