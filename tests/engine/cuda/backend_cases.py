@@ -5,6 +5,7 @@ Run by test_program.py, in a process where Triton interprets.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
+from tests.engine.checkpoints import prefill
 from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
 from tests.engine.harness import Engine, Result, sequence
@@ -248,9 +250,7 @@ def test_quantized_graphs_give_the_bits_of_eager_execution_and_the_logits_of_the
     graphs = table(backend)
     paths = set()
     for rows in (2, 3):
-        step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
-        for n, row in enumerate(step.rows):
-            row.block_table[:] = BlockTable([n + 1])
+        step = decodes(rows)
         replayed = GraphExecutor(backend, graphs, StepCounts()).execute(step)
         paths.add(replayed.path)
         logits = replayed.logits.on_host(range(rows)).copy()
@@ -365,6 +365,72 @@ def test_an_image_with_an_address_or_a_region_that_it_does_not_list_is_refused(
     listed = b'"work.query":["float32",[16,32]],'
     with pytest.raises(ImageError, match=r"unusable node: it does not list the region work\.query"):
         backend.player.load(changed(backend, listed, b""))
+
+
+@pytest.mark.parametrize("call", ["cuGraphInstantiate", "cuGraphUpload"])
+def test_a_bucket_that_the_gpu_has_no_memory_for_is_in_fallback_alone(
+    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The third one. Its steps run eagerly, those of the others in their graphs."""
+    graphs, answer, calls = table(backend, capture=False), getattr(gpu, call), []
+
+    def refuse_third(*arguments: Any) -> tuple[Any, ...]:
+        calls.append(arguments)
+        if len(calls) == 3:
+            return driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
+        return answer(*arguments)
+
+    monkeypatch.setattr(driver, call, refuse_third)
+    *others, third = graphs.ids()
+    assert [graphs.capture(bucket) for bucket in graphs.ids()] == [True, True, False]
+    assert {graphs[bucket].bucket.state for bucket in others} == {BucketState.CAPTURED}
+    assert graphs[third].bucket.state is BucketState.FALLBACK
+    reason = graphs[third].bucket.reason
+    assert reason.startswith("capture failed: was refused by the driver: OUT_OF_MEMORY"), reason
+    assert gpu.executables == len(others)
+    executor = GraphExecutor(backend, graphs, StepCounts())
+    eager = GraphExecutor(backend, table(backend, capture=False), StepCounts())
+    for step in (prefill(list(range(16)), [1, 2, 3, 4]), *map(decodes, (2, 4))):
+        got = executor.execute(step)
+        assert got.path is (StepPath.EAGER if step.kind is third[0] else StepPath.EXACT)
+        rows = range(shape_of(step).logit_rows)
+        logits = got.logits.on_host(rows).copy()
+        assert np.array_equal(eager.execute(step).logits.on_host(rows), logits)
+
+
+def decodes(rows: int) -> Step:
+    """A step of several sequences, each in a block of its own."""
+    step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
+    for number, row in enumerate(step.rows):
+        row.block_table[:] = BlockTable([number + 1])
+    return step
+
+
+def test_no_garbage_is_collected_while_launches_are_captured(
+    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph in it would call the driver in the middle of the capture."""
+    image = backend.recorder.record(2, shape_of(decodes(2)))
+    launch, collected = driver.cuLaunchKernelEx, []
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            collected.append(gpu.captures)
+
+    def launch_and_litter(*arguments: Any) -> tuple[Any]:
+        Garbage()
+        [[] for _ in range(10 * gc.get_threshold()[0])]  # more than a collection waits for
+        return launch(*arguments)
+
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", launch_and_litter)
+    backend.player.load(image)
+    assert gc.isenabled()
+    gc.collect()
+    assert collected
+    assert not any(collected)
 
 
 def test_what_goes_wrong_on_the_gpu_is_told_to_whoever_reads_the_tokens(

@@ -55,6 +55,8 @@ class InterpretedGpu:
         """Kernels, in the order in which they were compiled."""
         self.milliseconds = 0
         """What its clock says."""
+        self.executables = 0
+        """Graphs that were instantiated and not destroyed."""
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in dir(self):
@@ -73,6 +75,11 @@ class InterpretedGpu:
                 buffer = (ctypes.c_char * region.bytes).from_address(address)
                 flat = torch.frombuffer(buffer, dtype=DTYPES[region.dtype])
                 self._tensors[address] = flat.view(region.shape)
+
+    @property
+    def captures(self) -> bool:
+        """Whether a stream is being captured."""
+        return self._captured is not None
 
     def waiting(self) -> int:
         """Things that are yet to happen."""
@@ -252,6 +259,7 @@ class InterpretedGpu:
         return _OK, captured
 
     def cuGraphInstantiate(self, graph: list[Callable[[], None]], _flags: int) -> tuple[Any, Any]:
+        self.executables += 1
         return _OK, tuple(graph)
 
     def cuGraphDestroy(self, _graph: Any) -> tuple[Any]:
@@ -261,6 +269,7 @@ class InterpretedGpu:
         return (_OK,)
 
     def cuGraphExecDestroy(self, _graph: Any) -> tuple[Any]:
+        self.executables -= 1
         return (_OK,)
 
     def cuGraphLaunch(self, graph: Any, stream: Any) -> tuple[Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -49,17 +51,26 @@ class CudaPlayer:
         device = self._device
         before = device.free_bytes()
         try:
-            graph = launches.capture()
-            try:
-                executable = check(cuda.cuGraphInstantiate(graph, 0))
-            finally:
-                check(cuda.cuGraphDestroy(graph))
-            check(cuda.cuGraphUpload(executable, device.stream))
-            device.synchronize()
+            executable = self._executable(launches)
         except CudaError as error:
             raise ImageError(f"was refused by the driver: {error}") from error
         self._tell(recorded, image.binaries)
         return CudaGraph(launches, executable, max(0, before - device.free_bytes()))
+
+    def _executable(self, launches: CudaLaunches) -> Any:
+        """A graph of the launches on the device, which the caller owns. Raises CudaError."""
+        graph = launches.capture()
+        try:
+            executable = check(cuda.cuGraphInstantiate(graph, 0))
+        finally:
+            check(cuda.cuGraphDestroy(graph))
+        try:
+            check(cuda.cuGraphUpload(executable, self._device.stream))
+            self._device.synchronize()
+        except CudaError:
+            cuda.cuGraphExecDestroy(executable)  # not checked: what failed first is told
+            raise
+        return executable
 
     def prepare(self, image: GraphImage) -> CudaLaunches:
         """The same launches, to be made one by one. Raises ImageError."""
@@ -255,10 +266,24 @@ class CudaLaunches:
         """The launches behind the inputs' as a CUgraph, which the caller owns. Nothing runs."""
         stream = self._device.stream
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        check(cuda.cuStreamBeginCapture(stream, mode))
-        try:
-            self._nodes.enqueue()
-        except CudaError:
-            cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
-            raise
-        return check(cuda.cuStreamEndCapture(stream))
+        with _no_garbage_collected():
+            check(cuda.cuStreamBeginCapture(stream, mode))
+            try:
+                self._nodes.enqueue()
+            except CudaError:
+                cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
+                raise
+            return check(cuda.cuStreamEndCapture(stream))
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Some calls of the driver by a thread that captures fail, and the capture with them. And a
+    CudaGraph that is part of a cycle calls the driver whenever it is collected."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
