@@ -104,7 +104,7 @@ def answers(engine: Engine) -> list[Any]:
 
     last = engine.executor.execute(step(StepKind.PREFILL, [*prompts], [0, 0])).logits
     found: list[Any] = []
-    for number in range(3):
+    for number in range(2):
         starts = [len(prompt) + number for prompt in prompts]
         following = step(StepKind.DECODE, [[PENDING_TOKEN]] * 2, starts)
         ahead = engine.executor.execute(following).logits

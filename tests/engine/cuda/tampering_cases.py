@@ -31,6 +31,9 @@ from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, S
 from warmgraph_api.resource import Device
 from warmgraph_engine import startup
 
+# Interpreted, a start takes seconds, and ten times that on a busy machine.
+pytestmark = pytest.mark.timeout(550)
+
 BUCKETS = tuple(
     Bucket(kind=kind, size=size, mode=BucketMode.EAGER)
     for kind, size in ((StepKind.DECODE, 2), (StepKind.PREFILL, 8))
