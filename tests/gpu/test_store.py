@@ -11,9 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 from cuda.bindings import driver as cuda
 
+from tests.engine.cuda.tampering import (
+    DAMAGE,
+    EDITS,
+    KERNEL_EDITS,
+    STORED_GRAPH,
+    Edit,
+    House,
+    check_damage_anywhere_is_found,
+    check_refused_everywhere,
+    edit_graph,
+)
 from tests.engine.store import processes, random_steps
 from tests.engine.store.engines import Engine, config_of
-from tests.engine.store.tampering import files
 from tests.gpu.conftest import write_servable
 from warmgraph_api.report import BucketState, CacheResult, CheckState
 from warmgraph_api.resource import CacheMode, Device, DType, Quantization
@@ -201,17 +211,41 @@ def test_an_engine_with_another_kernel_captures_its_own_graphs(
     assert engine.answers() == stored.answers
 
 
-@pytest.mark.parametrize("folder", ["images", "binaries"])
-def test_a_flipped_byte_costs_the_entry_and_no_answer(
-    servable: Path, stored: Stored, cache: Path, folder: str
+@pytest.fixture(scope="module")
+def original(servable: Path, tmp_path_factory: pytest.TempPathFactory) -> House:
+    def begin(cache: Path) -> Engine:
+        return Engine(servable, cache, **SETTINGS)
+
+    return House.built(begin, tmp_path_factory.mktemp("house") / "cache")
+
+
+@pytest.fixture
+def house(original: House, tmp_path: Path) -> House:
+    return original.copied(tmp_path / "cache")
+
+
+def test_damage_anywhere_in_any_file_is_found(house: House) -> None:
+    check_damage_anywhere_is_found(house.entry)
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE)
+def test_a_damaged_entry_costs_no_answer(
+    house: House, damage: Callable[[Path], None], message: str
 ) -> None:
-    (entry,) = (path for path in cache.iterdir() if path.is_dir() and len(path.name) == 64)
-    damaged = next(path for path in files(entry) if path.parent.name == folder)
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 1
-    damaged.write_bytes(content)
-    engine = Engine(servable, cache, **SETTINGS)
-    assert engine.report.cache.result is CacheResult.REFUSED
-    assert damaged.name in engine.report.cache.message
-    assert set(engine.states().values()) == {BucketState.CAPTURED}
-    assert engine.answers() == stored.answers
+    damage(house.entry)
+    house.refuses(message).close()
+
+
+@pytest.mark.parametrize(("edit", "message"), EDITS)
+def test_a_graph_that_was_changed_with_its_checksums_costs_no_answer(
+    house: House, edit: Edit, message: str
+) -> None:
+    edit_graph(house.entry, edit)
+    house.refuses(f"{STORED_GRAPH} {message}").close()
+
+
+@pytest.mark.parametrize(("edit", "message"), KERNEL_EDITS)
+def test_nothing_of_refused_graphs_is_used_for_others(
+    house: House, edit: Edit, message: str
+) -> None:
+    check_refused_everywhere(house, edit, message)

@@ -5,9 +5,11 @@ Run by test_program.py, in a process where Triton interprets.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
+from tests.engine.checkpoints import prefill
 from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
 from tests.engine.harness import Engine, Result
@@ -234,9 +237,7 @@ def test_quantized_graphs_give_the_bits_of_eager_execution_and_the_logits_of_the
     graphs = table(backend)
     paths = set()
     for rows in (2, 3):
-        step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
-        for n, row in enumerate(step.rows):
-            row.block_table[:] = BlockTable([n + 1])
+        step = decodes(rows)
         replayed = GraphExecutor(backend, graphs, StepCounts()).execute(step)
         paths.add(replayed.path)
         logits = replayed.logits.on_host(range(rows)).copy()
@@ -263,6 +264,8 @@ def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(
 ) -> None:
     graphs = table(backend)
     answers = KnownAnswers(backend, graphs, StepCounts())
+    for _ in range(HOST_SETS):  # each set has the right tokens from before
+        assert not answers.check((StepKind.DECODE, 2)).problem
     graph = graphs[StepKind.DECODE, 2].graph
     graph._executable = graph._executable[:-1]  # without its last kernel
     problem = answers.check((StepKind.DECODE, 2)).problem
@@ -324,11 +327,97 @@ def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
 def test_an_image_that_reads_the_host_in_the_middle_of_a_step_is_refused(
     backend: CudaBackend,
 ) -> None:
-    image = backend.recorder.record(1, shape_of(decode(1, 0)))
-    document = image.document.replace(b'["region","work.query"]', b'["region","host.positions"]')
-    wrong = GraphImage(kind=image.kind, size=image.size, document=document, binaries=image.binaries)
+    wrong = changed(backend, b'["region","work.query"]', b'["region","host.positions"]')
     with pytest.raises(ImageError, match="reads the host's buffers"):
         backend.player.load(wrong)
+
+
+def changed(backend: CudaBackend, old: bytes, new: bytes) -> GraphImage:
+    """A decode bucket's image with another text in its document, wherever it stood."""
+    image = backend.recorder.record(1, shape_of(decode(1, 0)))
+    assert old in image.document
+    return replace(image, document=image.document.replace(old, new))
+
+
+@pytest.mark.parametrize("graph_mode", list(GraphMode))
+def test_an_image_with_an_address_or_a_region_that_it_does_not_list_is_refused(
+    gpu: InterpretedGpu, checkpoint: Checkpoint, graph_mode: GraphMode
+) -> None:
+    """Though both are of this very arena."""
+    backend = tiny.backend_on(gpu, checkpoint, graph_mode=graph_mode)
+    address = backend._addresses["work.query"]
+    wrong = changed(backend, b'["region","work.query"]', b'["address",%d]' % address)
+    with pytest.raises(ImageError, match=f"unusable node: it holds the address {address}"):
+        backend.player.load(wrong)
+    listed = b'"work.query":["float32",[16,32]],'
+    with pytest.raises(ImageError, match=r"unusable node: it does not list the region work\.query"):
+        backend.player.load(changed(backend, listed, b""))
+
+
+@pytest.mark.parametrize("call", ["cuGraphInstantiate", "cuGraphUpload"])
+def test_a_bucket_that_the_gpu_has_no_memory_for_is_in_fallback_alone(
+    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The third one. Its steps run eagerly, those of the others in their graphs."""
+    graphs, answer, calls = table(backend, capture=False), getattr(gpu, call), []
+
+    def refuse_third(*arguments: Any) -> tuple[Any, ...]:
+        calls.append(arguments)
+        if len(calls) == 3:
+            return driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
+        return answer(*arguments)
+
+    monkeypatch.setattr(driver, call, refuse_third)
+    *others, third = graphs.ids()
+    assert [graphs.capture(bucket) for bucket in graphs.ids()] == [True, True, False]
+    assert {graphs[bucket].bucket.state for bucket in others} == {BucketState.CAPTURED}
+    assert graphs[third].bucket.state is BucketState.FALLBACK
+    reason = graphs[third].bucket.reason
+    assert reason.startswith("capture failed: was refused by the driver: OUT_OF_MEMORY"), reason
+    assert gpu.executables == len(others)
+    executor = GraphExecutor(backend, graphs, StepCounts())
+    eager = GraphExecutor(backend, table(backend, capture=False), StepCounts())
+    for step in (prefill(list(range(16)), [1, 2, 3, 4]), *map(decodes, (2, 4))):
+        got = executor.execute(step)
+        assert got.path is (StepPath.EAGER if step.kind is third[0] else StepPath.EXACT)
+        rows = range(shape_of(step).logit_rows)
+        logits = got.logits.on_host(rows).copy()
+        assert np.array_equal(eager.execute(step).logits.on_host(rows), logits)
+
+
+def decodes(rows: int) -> Step:
+    """A step of several sequences, each in a block of its own."""
+    step = Step(kind=StepKind.DECODE, rows=[decode(7 + n, 0).rows[0] for n in range(rows)])
+    for number, row in enumerate(step.rows):
+        row.block_table[:] = BlockTable([number + 1])
+    return step
+
+
+def test_no_garbage_is_collected_while_launches_are_captured(
+    gpu: InterpretedGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph in it would call the driver in the middle of the capture."""
+    image = backend.recorder.record(2, shape_of(decodes(2)))
+    launch, collected = driver.cuLaunchKernelEx, []
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            collected.append(gpu.captures)
+
+    def launch_and_litter(*arguments: Any) -> tuple[Any]:
+        Garbage()
+        [[] for _ in range(10 * gc.get_threshold()[0])]  # more than a collection waits for
+        return launch(*arguments)
+
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", launch_and_litter)
+    backend.player.load(image)
+    assert gc.isenabled()
+    gc.collect()
+    assert collected
+    assert not any(collected)
 
 
 def test_what_goes_wrong_on_the_gpu_is_told_to_whoever_reads_the_tokens(

@@ -28,6 +28,7 @@ from warmgraph_engine.backends.cuda.document import Kernel
 from warmgraph_engine.backends.cuda.memory import Addresses
 
 _OK = driver.CUresult.CUDA_SUCCESS
+_MOST_THREADS = 1024
 _SCALARS = {"i32": ctypes.c_int32, "fp32": ctypes.c_float}
 
 
@@ -54,6 +55,8 @@ class InterpretedGpu:
         """Kernels, in the order in which they were compiled."""
         self.milliseconds = 0
         """What its clock says."""
+        self.executables = 0
+        """Graphs that were instantiated and not destroyed."""
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in dir(self):
@@ -72,6 +75,11 @@ class InterpretedGpu:
                 buffer = (ctypes.c_char * region.bytes).from_address(address)
                 flat = torch.frombuffer(buffer, dtype=DTYPES[region.dtype])
                 self._tensors[address] = flat.view(region.shape)
+
+    @property
+    def captures(self) -> bool:
+        """Whether a stream is being captured."""
+        return self._captured is not None
 
     def waiting(self) -> int:
         """Things that are yet to happen."""
@@ -119,6 +127,9 @@ class InterpretedGpu:
         if attribute is driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
             return _OK, self.multiprocessors
         return _OK, 9 if "MAJOR" in attribute.name else 0
+
+    def cuGetErrorString(self, status: Any) -> tuple[Any, bytes]:
+        return _OK, status.name.lower().encode()
 
     def cuDriverGetVersion(self) -> tuple[Any, int]:
         return _OK, 13000
@@ -210,12 +221,16 @@ class InterpretedGpu:
     def cuModuleLoadData(self, code: bytes) -> tuple[Any, Variant]:
         return _OK, msgspec.json.decode(code, type=Variant)
 
-    def cuModuleGetFunction(self, module: Variant, _name: bytes) -> tuple[Any, Variant]:
+    def cuModuleGetFunction(self, module: Variant, name: bytes) -> tuple[Any, Variant | None]:
+        if name.decode() != module.kernel:
+            return driver.CUresult.CUDA_ERROR_NOT_FOUND, None
         return _OK, module
 
     def cuLaunchKernelEx(
         self, config: Any, variant: Variant, parameters: int, _extra: int
     ) -> tuple[Any]:
+        if config.blockDimX > _MOST_THREADS:
+            return (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)
         kernel, names = kernel_of(variant.kernel), _parameters(variant)
         pointers = (ctypes.c_void_p * len(names)).from_address(parameters)
         arguments = {}
@@ -244,6 +259,7 @@ class InterpretedGpu:
         return _OK, captured
 
     def cuGraphInstantiate(self, graph: list[Callable[[], None]], _flags: int) -> tuple[Any, Any]:
+        self.executables += 1
         return _OK, tuple(graph)
 
     def cuGraphDestroy(self, _graph: Any) -> tuple[Any]:
@@ -253,6 +269,7 @@ class InterpretedGpu:
         return (_OK,)
 
     def cuGraphExecDestroy(self, _graph: Any) -> tuple[Any]:
+        self.executables -= 1
         return (_OK,)
 
     def cuGraphLaunch(self, graph: Any, stream: Any) -> tuple[Any]:

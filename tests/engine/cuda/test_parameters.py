@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from warmgraph_engine.backends.base import ImageError
 from warmgraph_engine.backends.cuda.parameters import Parameters, Words
 
 REGIONS = {"work.x": 0x7F00_0000_0100, "host.tokens": 0x5500_0000_0000}
@@ -61,6 +62,7 @@ def test_a_graph_without_launches_has_no_parameters() -> None:
         (("f32", "one"), struct.error),
         (("f32", 1e39), OverflowError),
         (("region", 4), KeyError),
+        (("address", "null"), ImageError),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_an_error(
@@ -68,3 +70,9 @@ def test_a_parameter_that_makes_no_sense_is_an_error(
 ) -> None:
     with pytest.raises(error):
         Parameters([[parameter]], words())
+
+
+@pytest.mark.parametrize("address", [REGIONS["work.x"], 1, -1])
+def test_an_address_is_refused_even_one_that_is_right_here(address: int) -> None:
+    with pytest.raises(ImageError, match=f"holds the address {address}"):
+        Parameters([[("address", address)]], words())

@@ -278,6 +278,13 @@ def _writes_to_the_model(content: bytes) -> bytes:
     return json.dumps(program).encode()
 
 
+def _lists_no_norm(content: bytes) -> bytes:
+    """Nobody could compare its type and shape."""
+    program = json.loads(content)
+    del program["regions"]["weights.norm"]
+    return json.dumps(program).encode()
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -287,6 +294,7 @@ def _writes_to_the_model(content: bytes) -> bytes:
         (_replaced(b'"format":1', b'"format":2'), "has format 2; this engine reads 1"),
         (_replaced(b"weights.norm", b"weights.other"), "refers to weights.other, which this model"),
         (_keeps_no_keys, "is recorded anew: its logits"),
+        (_lists_no_norm, "has an unusable node: it does not list the region weights.norm"),
         (_writes_to_the_model, "has an unusable node: aten.mul_.Tensor writes to weights.norm"),
         (_replaced(b'"nodes":[', b'"nodes":[' + b"[" * 100_000), "is damaged"),
         (_replaced(b'"args":[', b'"args":[' + b"[" * 100_000), "is damaged"),

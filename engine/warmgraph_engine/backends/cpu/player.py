@@ -154,6 +154,8 @@ class _Builder:
         if isinstance(argument, dict):
             ((kind, name),) = argument.items()
             if kind == "region":
+                if name not in self._recorded.regions:  # then nobody has compared its shape
+                    raise ValueError(f"it does not list the region {name}")
                 return self._arena.tensor(name)
             if kind == "dtype":
                 return DTYPES[name]

@@ -157,6 +157,7 @@ class CudaBackend:
         self._eager[shape].run()
 
     def poison_logits(self, rows: int) -> None:
+        self._turns.poison()
         self._device.use()
         size = 4 * rows * self.limits.vocabulary
         # All bits set are a NaN.

@@ -5,12 +5,13 @@
      "kernels": [{"variant": "SHA-256 in hex", "binary": "SHA-256 in hex", "name": "linear",
                   "shared_bytes": 163840, "threads": 128, "parameters": ["x_ptr", …]}, …],
      "nodes": [{"kernel": 0, "grid": [48, 2, 1], "overlaps": true,
-                "arguments": [["region", "work.x"], ["i32", 4], ["f32", 0.125]]}, …]}
+                "arguments": [["region", "work.x"], ["i32", 4], ["f32", 0.125],
+                              ["address", 0], ["address", 0]]}, …]}
 
 Nodes are a chain: each waits for the one before, and may be resident before that one has ended if
-it overlaps. Memory is referred to by region, never by address: an image holds no address. Regions
-`host.…` exist once for each of the sets of host buffers that steps take in turns; only the first
-nodes may refer to them.
+it overlaps. Memory is referred to by region, one of those that the document lists; the only address
+is 0, for pointers that no kernel uses. Regions `host.…` exist once for each of the sets of host
+buffers that steps take in turns; only the first nodes may refer to them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from __future__ import annotations
 import msgspec
 
 FORMAT = 2
+
+SCRATCH = (("address", 0), ("address", 0))
+"""The last arguments of every node: Triton's functions end in two pointers to scratch memory, which
+ours do without."""
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +45,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Index into the kernels."""
     grid: tuple[int, int, int]
     arguments: list[tuple[str, str | int | float]]
-    """In the order of the kernel's parameters."""
+    """In the order of the kernel's parameters, and then SCRATCH."""
     overlaps: bool
 
 

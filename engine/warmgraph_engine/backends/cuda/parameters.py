@@ -6,6 +6,9 @@ import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
+from typing import Any
+
+from warmgraph_engine.backends.base import ImageError
 
 Parameter = tuple[str, str | int | float]
 """Kind and value, see document.py."""
@@ -13,15 +16,15 @@ Parameter = tuple[str, str | int | float]
 _SLOT_BYTES = 8
 """For each parameter, whatever its size: the driver reads as much of it as the kernel declares."""
 
-_MASKS = {"i32": (1 << 32) - 1, "address": (1 << 64) - 1}
+_I32 = (1 << 32) - 1
 
 
 class Words(dict[Parameter, int]):
     """What lies in a parameter's slot. A model's graphs have 50,000 parameters and few different
     ones, so each is made once.
 
-    Raises KeyError for a kind or a region that there is none of; TypeError, OverflowError or
-    struct.error for a value that is not of its kind.
+    Raises ImageError for an address, KeyError for a kind or a region that there is none of;
+    TypeError, OverflowError or struct.error for a value that is not of its kind.
     """
 
     def __init__(self, regions: Mapping[str, int]) -> None:
@@ -33,9 +36,20 @@ class Words(dict[Parameter, int]):
         if kind == "f32":
             # Not kept: -0.0 would be found as 0.0.
             return int.from_bytes(struct.pack("<f", value), "little")
-        word = self._regions[value] if kind == "region" else value & _MASKS[kind]  # type: ignore[index,operator]
-        self[parameter] = word
+        self[parameter] = word = self._word(kind, value)
         return word
+
+    def _word(self, kind: str, value: Any) -> int:
+        if kind == "region":
+            return self._regions[value]
+        if kind == "i32":
+            return int(value & _I32)
+        if kind != "address":
+            raise KeyError(kind)
+        if value != 0:
+            # It would mean something in the process that wrote it, if in any.
+            raise ImageError(f"has an unusable node: it holds the address {value}")
+        return 0
 
 
 class Parameters:

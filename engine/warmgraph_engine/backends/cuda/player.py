@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -33,7 +36,7 @@ class CudaPlayer:
         on_kernel: Callable[[document.Kernel, bytes], None] = lambda *_: None,
     ) -> None:
         """`sets` differ in the addresses of the host's buffers. `on_kernel` is told of every kernel
-        that was loaded, and its code."""
+        of an image that can be played, and its code."""
         self._device, self._sets, self._turns, self._on_kernel = device, sets, turns, on_kernel
         self._modules: dict[str, Any] = {}
         self._functions: dict[document.Kernel, Any] = {}
@@ -43,31 +46,53 @@ class CudaPlayer:
 
     def load(self, image: GraphImage) -> CudaGraph:
         """Raises ImageError: damaged, of another bucket, or made for other memory."""
-        launches = self.prepare(image)
+        recorded = self._checked(image)
+        launches = self._launches(recorded, image.binaries)
         device = self._device
         before = device.free_bytes()
         try:
-            graph = launches.capture()
-            try:
-                executable = check(cuda.cuGraphInstantiate(graph, 0))
-            finally:
-                check(cuda.cuGraphDestroy(graph))
-            check(cuda.cuGraphUpload(executable, device.stream))
-            device.synchronize()
+            executable = self._executable(launches)
         except CudaError as error:
             raise ImageError(f"was refused by the driver: {error}") from error
+        self._tell(recorded, image.binaries)
         return CudaGraph(launches, executable, max(0, before - device.free_bytes()))
+
+    def _executable(self, launches: CudaLaunches) -> Any:
+        """A graph of the launches on the device, which the caller owns. Raises CudaError."""
+        graph = launches.capture()
+        try:
+            executable = check(cuda.cuGraphInstantiate(graph, 0))
+        finally:
+            check(cuda.cuGraphDestroy(graph))
+        try:
+            check(cuda.cuGraphUpload(executable, self._device.stream))
+            self._device.synchronize()
+        except CudaError:
+            cuda.cuGraphExecDestroy(executable)  # not checked: what failed first is told
+            raise
+        return executable
 
     def prepare(self, image: GraphImage) -> CudaLaunches:
         """The same launches, to be made one by one. Raises ImageError."""
         recorded = self._checked(image)
+        launches = self._launches(recorded, image.binaries)
+        self._tell(recorded, image.binaries)
+        return launches
+
+    def _tell(self, recorded: document.Document, binaries: Mapping[str, bytes]) -> None:
+        """Only what an image that was not refused says of its kernels may be used elsewhere."""
+        for kernel in recorded.kernels:
+            self._on_kernel(kernel, binaries[kernel.binary])
+
+    def _launches(self, recorded: document.Document, binaries: Mapping[str, bytes]) -> CudaLaunches:
+        """Raises ImageError."""
         reading = [not self._host.isdisjoint(node.arguments) for node in recorded.nodes]
         inputs = sum(reading)
         if any(reading[inputs:]):
             raise ImageError("reads the host's buffers after its first kernels")
         self._device.use()
         try:
-            functions = [self._function(kernel, image.binaries) for kernel in recorded.kernels]
+            functions = [self._function(kernel, binaries) for kernel in recorded.kernels]
 
             def made(nodes: Sequence[document.Node], words: Words) -> _Launches:
                 return _Launches(
@@ -91,18 +116,18 @@ class CudaPlayer:
         except msgspec.MsgspecError as error:
             raise ImageError(f"is damaged: {error}") from error
         check_document(recorded, image, self._sets[0].regions, reads_format=document.FORMAT)
+        _check_nodes(recorded)
         return recorded
 
     def _function(self, kernel: document.Kernel, binaries: Mapping[str, bytes]) -> Any:
+        binary = binaries[kernel.binary]
         if kernel in self._functions:
             return self._functions[kernel]
         if kernel.binary not in self._modules:
-            binary = binaries[kernel.binary]
             # The driver is not told the length, and trusts what it reads.
             if hashlib.sha256(binary).hexdigest() != kernel.binary:
                 raise ImageError(f"has a damaged binary for kernel {kernel.name}")
             self._modules[kernel.binary] = check(cuda.cuModuleLoadData(binary))
-            self._on_kernel(kernel, binary)
         module = self._modules[kernel.binary]
         function = check(cuda.cuModuleGetFunction(module, kernel.name.encode()))
         if kernel.shared_bytes > _STATIC_SHARED_BYTES:
@@ -118,6 +143,25 @@ class CudaPlayer:
         if shape not in self._configs:
             self._configs[shape] = _launch_config(*shape, self._device.stream)
         return self._configs[shape]
+
+
+def _check_nodes(recorded: document.Document) -> None:
+    """Raises ImageError for what nobody would notice before the kernels run."""
+    for node in recorded.nodes:
+        if not 0 <= node.kernel < len(recorded.kernels):
+            raise ImageError(f"has an unusable node: there is no kernel {node.kernel}")
+        kernel = recorded.kernels[node.kernel]
+        taken = len(kernel.parameters) + len(document.SCRATCH)
+        if len(node.arguments) != taken:
+            # The driver is not told how many there are, and reads as many as the kernel takes.
+            raise ImageError(
+                f"has an unusable node: {kernel.name} takes {taken} arguments,"
+                f" not {len(node.arguments)}"
+            )
+    for kind, name in set(chain.from_iterable(node.arguments for node in recorded.nodes)):
+        if kind == "region" and name not in recorded.regions:
+            # Then nobody has compared its type and shape.
+            raise ImageError(f"has an unusable node: it does not list the region {name}")
 
 
 _Shape = tuple[tuple[int, int, int], int, int, bool]
@@ -222,10 +266,24 @@ class CudaLaunches:
         """The launches behind the inputs' as a CUgraph, which the caller owns. Nothing runs."""
         stream = self._device.stream
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        check(cuda.cuStreamBeginCapture(stream, mode))
-        try:
-            self._nodes.enqueue()
-        except CudaError:
-            cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
-            raise
-        return check(cuda.cuStreamEndCapture(stream))
+        with _no_garbage_collected():
+            check(cuda.cuStreamBeginCapture(stream, mode))
+            try:
+                self._nodes.enqueue()
+            except CudaError:
+                cuda.cuStreamEndCapture(stream)  # fails too, but leaves the stream usable
+                raise
+            return check(cuda.cuStreamEndCapture(stream))
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Some calls of the driver by a thread that captures fail, and the capture with them. And a
+    CudaGraph that is part of a cycle calls the driver whenever it is collected."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

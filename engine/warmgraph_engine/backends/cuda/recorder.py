@@ -82,11 +82,8 @@ class CudaRecorder:
 
 
 def _arguments(launch: Launch, kernel: document.Kernel) -> list[tuple[str, str | int | float]]:
-    return [_argument(launch.arguments[name]) for name in kernel.parameters] + [
-        # Triton's functions end in two pointers to scratch memory, which ours do without.
-        ("address", 0),
-        ("address", 0),
-    ]
+    arguments = [_argument(launch.arguments[name]) for name in kernel.parameters]
+    return [*arguments, *document.SCRATCH]
 
 
 def _argument(value: Argument) -> tuple[str, str | int | float]:

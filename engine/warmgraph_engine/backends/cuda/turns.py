@@ -121,6 +121,11 @@ class Turns:
             step.read()
         return self.current
 
+    def poison(self) -> None:
+        """Overwrite with -1 the tokens that an earlier step left in the current set, which must be
+        claimed. They may be those that the next step has to draw."""
+        self._results[self.current].drawn[:] = -1
+
     def begin(self) -> None:
         """The step in the current set is handed over from here on."""
         events = self._events[self._begun % len(self._events)]
