@@ -206,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--shape", choices=list(checkpoints.SHAPES), default="1b")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         checkpoints.write(Path(folder), arguments.shape)
@@ -216,8 +216,8 @@ def main() -> None:
         figures = measure(backend, arguments.rounds)
     for name, figure in figures.items():
         print(f"{name:<28} {figure:>10}", file=sys.stderr)
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CUDA)
+    path = results.output(arguments, "graph_modes")
+    results.write(path, figures, device=Device.CUDA)
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     figures = measure(
@@ -220,8 +220,8 @@ def main() -> None:
     )
     for name, figure in figures.items():
         print(f"{name:<32} {figure:>8}")
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CPU)
+    path = results.output(arguments, "speculative")
+    results.write(path, figures, device=Device.CPU)
 
 
 if __name__ == "__main__":

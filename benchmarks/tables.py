@@ -243,7 +243,7 @@ SHOWN: Mapping[str, Shown] = {
         ],
     ),
     "gpt2": Shown(
-        command="gpt2_forward --device cuda",
+        command="gpt2_forward",
         table=Table(
             ("batch, sequence", "eagerly", "graph", "ratio"),
             [

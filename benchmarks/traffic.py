@@ -1,6 +1,6 @@
 """The same recorded traffic, served with graphs and without.
 
-    python -m benchmarks.traffic --device cuda [--shape 1b] [--traffic FILE] [--json FILE]
+    python -m benchmarks.traffic [--device cpu] [--shape 1b] [--traffic FILE] [--json FILE]
 
 A file has one request a line, `{"at": seconds, "prompt": tokens, "output": tokens}`; each is sent
 at its time (`--speed 2`: in half of it), whatever became of those before it. An engine with graphs
@@ -27,6 +27,9 @@ from benchmarks import arrivals, checkpoints, results
 from benchmarks.client import Streamed, session, stream
 from benchmarks.served import Engine, Window
 from warmgraph_api.resource import Device, Execution
+
+FILES = {Device.CUDA: "traffic", Device.CPU: "traffic_cpu"}
+"""A CPU's figures never replace a GPU's."""
 
 SHORT_TOKENS = 64
 PERCENTILES = (50, 95, 99)
@@ -150,7 +153,7 @@ def main() -> None:
     parser.add_argument("--traffic", type=Path, default=arrivals.FILE)
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     requests = read(arguments.traffic)
     with tempfile.TemporaryDirectory() as folder:
@@ -158,8 +161,8 @@ def main() -> None:
         found = measure(Path(folder), requests, arguments)
     for name, figure in found.items():
         print(f"{name:<32} {figure:>10}", file=sys.stderr)
-    if arguments.json is not None:
-        results.write(arguments.json, found, device=arguments.device)
+    path = results.output(arguments, FILES[arguments.device])
+    results.write(path, found, device=arguments.device)
 
 
 if __name__ == "__main__":
