@@ -113,6 +113,16 @@ def _coldstart(quantization: str) -> Shown:
                     "of that: to find, read and rebuild 36 graphs": "{@.graphs_s:.2f} s",
                     "stored graphs and their kernels": "{@.entry_mb:.1f} MB",
                     **_STAGES,
+                    "between two tokens, one stream, graphs restored": "{@.restored_itl_ms:.3f} ms",
+                    "that ÷ between two tokens in the start that captured": (
+                        "{@.restored_itl_ratio:.3f}"
+                    ),
+                    "exec to first answer, nothing stored or compiled, no graph cache": (
+                        "{@.no_store_s:.1f} s"
+                    ),
+                    "first start that stores its graphs ÷ that": (
+                        "{@.no_cache_s / @.no_store_s:.2f}"
+                    ),
                 },
                 *shapes,
             ),
