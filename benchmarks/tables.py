@@ -67,7 +67,6 @@ _LATENCIES = {
     "between two events": "itl_ms",
     "whole request": "request_ms",
 }
-_KEPT = "{@.accepted:.0f} of {@.drafted:.0f}"
 _INPUTS = [(batch, length) for batch in (1, 2, 4) for length in (64, 256, 1024)]
 
 
@@ -128,6 +127,24 @@ def _coldstart(quantization: str) -> Shown:
             ),
         ),
     )
+
+
+def _drafts(options: str, texts: Mapping[str, str]) -> Shown:
+    rows = [
+        (
+            f"{label}, {sequences}",
+            f"{drafts}",
+            f"{{ratio.{name}.k{drafts}.graph_{batch}:.2f}}",
+            f"{{ratio.{name}.k{drafts}.eager_{batch}:.2f}}",
+            "{@.accepted:.0f} of {@.drafted:.0f}".replace("@", f"{name}.k{drafts}.batch_{batch}"),
+        )
+        for name, label in texts.items()
+        for batch, sequences in ((1, "1 sequence"), (4, "4 sequences"))
+        for drafts in (2, 4, 8)
+    ]
+    first = "tokens per second with drafts ÷ without"
+    header = (first, "drafts in a step", "with graphs", "eagerly", "drafts kept")
+    return Shown(command=f"speculative {options}", table=Table(header, rows))
 
 
 SHOWN: Mapping[str, Shown] = {
@@ -317,24 +334,11 @@ SHOWN: Mapping[str, Shown] = {
             [("time of the check, with answers ÷ without", "{ratio.by_answer_to_in_full:.2f}")],
         ),
     ),
-    "speculative": Shown(
-        command="speculative --model DIR",
-        table=Table(
-            ("tokens per second with drafts ÷ without", "with graphs", "eagerly", "drafts kept"),
-            [
-                (
-                    label,
-                    f"{{ratio.{texts}.graph_{batch}:.2f}}",
-                    f"{{ratio.{texts}.eager_{batch}:.2f}}",
-                    _KEPT.replace("@", f"{texts}.batch_{batch}"),
-                )
-                for label, texts, batch in (
-                    ("answers that repeat their prompt, 1 sequence", "repeats", 1),
-                    ("the same, 4 sequences", "repeats", 4),
-                    ("answers to open questions, 1 sequence", "new", 1),
-                    ("the same, 4 sequences", "new", 4),
-                )
-            ],
-        ),
+    "speculative": _drafts(
+        "--model DIR",
+        {"repeats": "answers that repeat their prompt", "new": "answers to open questions"},
+    ),
+    "speculative_gpu": _drafts(
+        "--device cuda", {"right": "every draft is right", "wrong": "every draft is wrong"}
     ),
 }
