@@ -56,6 +56,23 @@ def test_a_file_becomes_a_table_and_plots(name: str, tmp_path: Path) -> None:
         ElementTree.fromstring(content)
 
 
+def test_a_file_without_newer_figures_still_has_its_place(tmp_path: Path) -> None:
+    shown = SHOWN["traffic"]
+    figures = {name: 1.5 for name in names(shown) if not name.startswith("lazy.")}
+    result = {"hardware": "a GPU", "versions": {}, "date": "2026-01-02", "figures": figures}
+    (tmp_path / "traffic.json").write_text(json.dumps(result))
+    (tmp_path / "README.md").write_text("<!-- traffic.json -->\n<!-- end -->\n")
+    files = report.rendered(tmp_path)
+    page = files.pop(tmp_path / "README.md")
+    assert page.count(report.MISSING) == sum(
+        "{lazy." in cell for r in shown.table.rows for cell in r
+    )
+    assert [drawing.count("beside captures") for drawing in files.values()] == [0] * len(
+        shown.plots
+    )
+    assert all("eagerly" in drawing for drawing in files.values())
+
+
 def test_figures_go_where_the_page_looks_for_them_unless_told_otherwise() -> None:
     parser = argparse.ArgumentParser()
     results.add_output(parser)
