@@ -44,6 +44,8 @@ from warmgraph_engine.tokenizer.text import TextModel
 
 FILES = {Device.CPU: "speculative", Device.CUDA: "speculative_gpu"}
 DTYPES = {Device.CPU: "float32", Device.CUDA: "bfloat16"}
+TOKENS = {Device.CPU: 48, Device.CUDA: 128}
+"""Of each sequence: a GPU would be done with few of them in no time."""
 BATCHES = (1, 4)
 DRAFTS = (2, 4, 8)
 EXECUTIONS = {"graph": Execution.GRAPHS, "eager": Execution.EAGER}
@@ -209,11 +211,12 @@ def main() -> None:
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU)
     parser.add_argument("--model", type=Path, help="without it, weights that recite")
     parser.add_argument("--shape", choices=("1b", "8b", "tiny"), default="1b", help="of those")
-    parser.add_argument("--tokens", type=int, default=48, help="of each sequence")
+    parser.add_argument("--tokens", type=int, help="of each sequence: 48, on a GPU 128")
     parser.add_argument("--rounds", type=int, default=5)
     results.add_output(parser)
     arguments = parser.parse_args()
-    device, tokens = arguments.device, arguments.tokens
+    device = arguments.device
+    tokens = arguments.tokens or TOKENS[device]
     with tempfile.TemporaryDirectory() as written:
         if arguments.model is None:
             folder = Path(written)
