@@ -91,10 +91,8 @@ demo-down: setup ## Remove the local cluster; with KUBECONFIG, what the demo mad
 	@$(PY) -m demo down
 
 bench: setup ## Decoding on the CPU, against transformers and with drafts; writes docs/benchmarks
-	@$(PY) -m benchmarks.cpu_decode --model "$$($(PY) demo/fetch_model.py)" \
-		--json docs/benchmarks/cpu_decode.json
-	@$(PY) -m benchmarks.speculative --model "$$($(PY) demo/fetch_model.py)" \
-		--json docs/benchmarks/speculative.json
+	@$(PY) -m benchmarks.cpu_decode --model "$$($(PY) demo/fetch_model.py)"
+	@$(PY) -m benchmarks.speculative --model "$$($(PY) demo/fetch_model.py)"
 	@$(PY) -m benchmarks.report
 
 constraints: setup ## Pin the versions that are installed now

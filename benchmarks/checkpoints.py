@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from warmgraph_engine.models.config import parse_config
@@ -69,13 +70,15 @@ no time (to try a benchmark, not to measure), and of GPT-2's."""
 _BLOCK_NUMBERS = 32 << 20
 
 
-def write(folder: Path, shape: str) -> None:
-    """A checkpoint in bfloat16, and a tokenizer with a text for every token."""
+def write(folder: Path, shape: str, *, successors: NDArray[np.int64] | None = None) -> None:
+    """A checkpoint in bfloat16, and a tokenizer with a text for every token. With `successors`, of
+    a Llama's shape, the model says after each token the one that stands in its place there."""
     values = SHAPES[shape]
     config = parse_config(dict(values))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(values))
-    _write_weights(folder / "model.safetensors", config)
+    tables = {} if successors is None else _reciting_tables(successors, config.hidden)
+    _write_weights(folder / "model.safetensors", config, tables)
     write_tokenizer(folder, config.vocabulary)
 
 
@@ -90,7 +93,24 @@ def write_tokenizer(folder: Path, vocabulary: int) -> None:
     (folder / "tokenizer_config.json").write_text("{}")
 
 
-def _write_weights(path: Path, config: Any) -> None:
+def _reciting_tables(successors: NDArray[np.int64], hidden: int) -> dict[str, bytes]:
+    """An embedding so large that it drowns what the layers add to it (each about 1 in every
+    column), and a head in which the row of each token's successor is the token's own."""
+    rows = np.random.default_rng(1).standard_normal((len(successors), hidden), dtype=np.float32)
+    head = np.empty_like(rows)
+    head[successors] = 0.02 * rows
+    return {
+        "model.embed_tokens.weight": _bfloat16(32 * rows),
+        "lm_head.weight": _bfloat16(head),
+    }
+
+
+def _bfloat16(numbers: NDArray[np.float32]) -> bytes:
+    return (numbers.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+
+
+def _write_weights(path: Path, config: Any, tables: Mapping[str, bytes]) -> None:
+    """Random ones, but for the `tables`."""
     heads = [config.heads * config.head_dim, *[config.kv_heads * config.head_dim] * 2]
     header: dict[str, Any] = {}
     end = 0
@@ -106,13 +126,16 @@ def _write_weights(path: Path, config: Any) -> None:
     # The same 64 MiB over and over, each matrix from another place: no two are equal, and 16 GB
     # are written in seconds.
     numbers = np.random.default_rng(0).standard_normal(_BLOCK_NUMBERS, dtype=np.float32) * 0.02
-    block = (numbers.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    block = _bfloat16(numbers)
     ones = np.full(1 << 16, 0x3F80, np.uint16).tobytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for number, (name, entry) in enumerate(header.items()):
+            if name in tables:
+                file.write(tables[name])
+                continue
             left = entry["data_offsets"][1] - entry["data_offsets"][0]
             if len(entry["shape"]) == 1:
                 file.write(bytes(left) if name.endswith(".bias") else ones[:left])

@@ -138,15 +138,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     with torch.inference_mode():
         figures = measure(arguments.model, tokens=arguments.tokens, rounds=arguments.rounds)
     for name, figure in figures.items():
         print(f"{name:<32} {figure:>8}")
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CPU, packages=("transformers",))
+    path = results.output(arguments, "cpu_decode")
+    results.write(path, figures, device=Device.CPU, packages=("transformers",))
 
 
 if __name__ == "__main__":

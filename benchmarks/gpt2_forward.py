@@ -1,6 +1,6 @@
 """One forward pass of GPT-2's shape, replayed from a graph and launched operation by operation.
 
-    python -m benchmarks.gpt2_forward --device cuda [--json FILE]
+    python -m benchmarks.gpt2_forward [--device cpu] [--json FILE]
 
 Batch 1, 2, 4 by sequence 64, 256, 1024; random weights, fp16 on a GPU and float32 on a CPU; each
 figure is the median of the repetitions in milliseconds, from the inputs in the static buffers to
@@ -27,6 +27,9 @@ from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.kv import BlockTable
 from warmgraph_engine.shapes import shape_of
 from warmgraph_engine.step import Step, StepRow
+
+FILES = {Device.CUDA: "gpt2", Device.CPU: "gpt2_cpu"}
+"""A CPU's figures never replace a GPU's."""
 
 BATCHES = (1, 2, 4)
 LENGTHS = (64, 256, 1024)
@@ -83,9 +86,9 @@ def forward(backend: Backend, step: Step, repetitions: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU)
+    parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CUDA)
     parser.add_argument("--repetitions", type=int, default=100)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -104,8 +107,8 @@ def main() -> None:
                 ratio = medians["eager"] / medians["graph"]
                 line = "  ".join(f"{way} {ms:>9.3f} ms" for way, ms in medians.items())
                 print(f"{batch} x {length:<5} {line}  {ratio:5.2f}x", file=sys.stderr, flush=True)
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=arguments.device)
+    path = results.output(arguments, FILES[arguments.device])
+    results.write(path, figures, device=arguments.device)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ def main() -> None:
                 arguments.folder / "work",
                 (*FLAGS, f"--tensor-parallel-size={size}"),
                 rounds=arguments.rounds,
+                first_starts=1,
                 starts=arguments.starts,
             )
             for figure, value in {**decode, **cold}.items():

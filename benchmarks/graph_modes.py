@@ -30,6 +30,7 @@ from benchmarks import checkpoints, results
 from warmgraph_api.report import StepKind
 from warmgraph_api.resource import Device
 from warmgraph_engine.backends.base import GraphImage, Player
+from warmgraph_engine.backends.cuda import quick
 from warmgraph_engine.backends.cuda.backend import CudaBackend
 from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.backends.cuda.player import CudaPlayer
@@ -114,7 +115,8 @@ class Mode:
 
 @contextmanager
 def driver_calls(*names: str) -> Iterator[dict[str, list[float]]]:
-    """The seconds of each call of these functions of the driver, by name."""
+    """The seconds of each call of these functions of the driver, by name: of those that the engine
+    makes through its bindings, and of those that it makes itself."""
     made: dict[str, list[float]] = {name: [] for name in names}
 
     def timed(name: str, function: Any) -> Callable[..., Any]:
@@ -126,14 +128,19 @@ def driver_calls(*names: str) -> Iterator[dict[str, list[float]]]:
 
         return call
 
-    functions = {name: getattr(cuda, name) for name in names}
-    for name, function in functions.items():
-        setattr(cuda, name, timed(name, function))
+    functions = [
+        (module, name, getattr(module, name))
+        for module in (cuda, quick)
+        for name in names
+        if hasattr(module, name)
+    ]
+    for module, name, function in functions:
+        setattr(module, name, timed(name, function))
     try:
         yield made
     finally:
-        for name, function in functions.items():
-            setattr(cuda, name, function)
+        for module, name, function in functions:
+            setattr(module, name, function)
 
 
 def load_milliseconds(player: Player, image: GraphImage) -> dict[str, float]:
@@ -199,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--shape", choices=list(checkpoints.SHAPES), default="1b")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         checkpoints.write(Path(folder), arguments.shape)
@@ -209,8 +216,8 @@ def main() -> None:
         figures = measure(backend, arguments.rounds)
     for name, figure in figures.items():
         print(f"{name:<28} {figure:>10}", file=sys.stderr)
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CUDA)
+    path = results.output(arguments, "graph_modes")
+    results.write(path, figures, device=Device.CUDA)
 
 
 if __name__ == "__main__":

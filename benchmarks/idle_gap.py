@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=list(checkpoints.SHAPES), default="1b")
     parser.add_argument("--tokens", type=int, default=1000, help="of each stream")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model, work = Path(folder) / "model", Path(folder)
@@ -68,8 +68,8 @@ def main() -> None:
             figures = measure(engine, tokens=arguments.tokens, rounds=arguments.rounds)
     for name, figure in figures.items():
         print(f"{name:<16} {figure:>10}", file=sys.stderr)
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CUDA)
+    path = results.output(arguments, "idle")
+    results.write(path, figures, device=Device.CUDA)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How a stream feels the capture of rare buckets beside it.
 
-    python -m benchmarks.lazy_capture --device cuda [--shape 1b] [--json FILE]
+    python -m benchmarks.lazy_capture [--device cpu] [--shape 1b] [--json FILE]
 
 An engine with nothing stored captures one decode bucket before it is ready and many others later.
 One stream of tokens follows another while they are captured, and as many again when all are;
@@ -21,6 +21,9 @@ from benchmarks.client import load
 from benchmarks.served import Engine
 from warmgraph_api.report import BucketState
 from warmgraph_api.resource import Device
+
+FILES = {Device.CUDA: "lazy", Device.CPU: "lazy_cpu"}
+"""A CPU's figures never replace a GPU's."""
 
 LAZY = 31
 """Decode buckets 2 to 32."""
@@ -68,7 +71,7 @@ def main() -> None:
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CUDA)
     parser.add_argument("--shape", choices=list(checkpoints.SHAPES), default="1b")
     parser.add_argument("--tokens", type=int, default=1000, help="of each stream")
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model, work = Path(folder) / "model", Path(folder)
@@ -77,8 +80,8 @@ def main() -> None:
             figures = measure(engine, arguments.tokens)
     for name, figure in figures.items():
         print(f"{name:<16} {figure:>10}", file=sys.stderr)
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=arguments.device)
+    path = results.output(arguments, FILES[arguments.device])
+    results.write(path, figures, device=arguments.device)
 
 
 if __name__ == "__main__":

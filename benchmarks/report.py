@@ -92,9 +92,15 @@ def _value(name: str, figures: Mapping[str, float]) -> float:
 
 
 def _drawn(plot: Plot, figures: Mapping[str, float]) -> str:
-    series = [
-        (label, [figures[name.format(key)] for key in plot.groups.values()])
+    """Without the series that a file does not have."""
+    names = {
+        label: [name.format(key) for key in plot.groups.values()]
         for label, name in plot.series.items()
+    }
+    series = [
+        (label, [figures[name] for name in all_])
+        for label, all_ in names.items()
+        if figures.keys() >= set(all_)
     ]
     return bars(plot.title, list(plot.groups), series, spec=plot.spec)
 

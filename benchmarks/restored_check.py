@@ -78,13 +78,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     figures = measure(arguments.model, arguments.rounds)
     for name, figure in figures.items():
         print(f"{name:<32} {figure:>8}")
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CPU)
+    path = results.output(arguments, "restored_check")
+    results.write(path, figures, device=Device.CPU)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import shutil
 import statistics
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,10 +20,27 @@ from warmgraph_api.resource import Device
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """`--json FILE`, for `output`."""
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="where the figures go, if not to this benchmark's file in docs/benchmarks",
+    )
+
+
+def output(arguments: argparse.Namespace, name: str) -> Path:
+    """The file that was asked for; docs/benchmarks/NAME.json if none was."""
+    asked: Path | None = arguments.json
+    return asked or FOLDER / f"{name}.json"
+
+
 def write(
     path: Path, figures: Mapping[str, float], *, device: Device, packages: Iterable[str] = ()
 ) -> None:
-    """Writes the figures as JSON; `packages` are further ones whose version matters."""
+    """Writes the figures as JSON, and says where; `packages` are further ones whose version
+    matters."""
     on_gpu = device is Device.CUDA
     computing = ("triton", "cuda-bindings") if on_gpu else ("torch",)
     result = {
@@ -33,6 +52,7 @@ def write(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(path, file=sys.stderr)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
@@ -59,10 +79,13 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    """With a + where the working tree has changes; empty outside a checkout."""
+    """With a + where the working tree has changes, other figures not among them; empty outside a
+    checkout."""
     if shutil.which("git") is None:
         return ""
-    return _output(["git", "-C", str(FOLDER), "describe", "--always", "--dirty=+"])
+    git = ["git", "-C", str(FOLDER)]
+    changed = _output([*git, "diff", "HEAD", "--name-only", "--", ":/", ":(exclude)."])
+    return _output([*git, "describe", "--always"]) + ("+" if changed else "")
 
 
 def _output(command: list[str]) -> str:

@@ -13,13 +13,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.client import BASE_URL, PORT, REQUEST, URL
-from warmgraph_api.report import WarmupReport
+from warmgraph_api.report import BucketState, WarmupReport
 from warmgraph_api.wire import decode_report
 
 PATIENCE_SECONDS = 300
@@ -99,11 +99,18 @@ class Scrape:
 
     def total(self, name: str, **labels: str) -> float:
         """The sum over all series of a name that have these labels; 0 if there is none yet."""
-        return sum(
+        return sum(self._values(name, labels))
+
+    def series(self, name: str, **labels: str) -> int:
+        """How many of a name have these labels."""
+        return len(self._values(name, labels))
+
+    def _values(self, name: str, labels: Mapping[str, str]) -> list[float]:
+        return [
             sample.value
             for sample in self._samples
             if sample.name == name and labels.items() <= sample.labels.items()
-        )
+        ]
 
 
 class Window:
@@ -114,6 +121,12 @@ class Window:
 
     def total(self, name: str, **labels: str) -> float:
         return self._after.total(name, **labels) - self._before.total(name, **labels)
+
+    @property
+    def captured(self) -> int:
+        """Buckets whose graphs were captured."""
+        name, state = "warmgraph_graph_capture_seconds", BucketState.CAPTURED
+        return self._after.series(name, state=state) - self._before.series(name, state=state)
 
     @property
     def gap_share(self) -> float:

@@ -1,33 +1,35 @@
-"""Decode speed with drafts and without, with graphs and without, on this machine's CPU.
+"""Decode speed with drafts and without, with graphs and without.
 
     python -m benchmarks.speculative --model DIR [--json FILE]
+    python -m benchmarks.speculative --device cuda [--shape 1b] [--json FILE]
 
-Greedy decoding through the engine's loop, of texts that repeat their prompt and of texts that do
-not. Both give the same tokens with drafts as without, or the benchmark fails. In each round the two
-run one right after the other, and their ratio is taken; figures are medians of the rounds.
+Greedy decoding through the engine's loop, with up to 2, 4 and 8 drafts a step, of prompts whose
+answers the drafts get right and of prompts whose answers they do not (prompts.py): chats for a
+model of --model, else numbers for weights that recite. All give the same tokens with drafts as
+without, or the benchmark fails. In each round they run one right after the other, and the ratio to
+the run without is taken; figures are medians of the rounds. Writes speculative.json, on a GPU
+speculative_gpu.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import statistics
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the engine sets it
-
-import torch
 from prometheus_client import CollectorRegistry
 
-from benchmarks import results
+from benchmarks import checkpoints, prompts, results
 from warmgraph_api.report import Bucket, BucketMode, StepKind
 from warmgraph_api.resource import Device, Execution
-from warmgraph_engine.backends.cpu.backend import CpuBackend
+from warmgraph_engine.backends.open import open_backend
 from warmgraph_engine.backends.settings import BackendSettings
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
@@ -35,40 +37,22 @@ from warmgraph_engine.executor import GraphExecutor
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.loop import EngineLoop, Output
 from warmgraph_engine.metrics import EngineMetrics
-from warmgraph_engine.sampling.cpu import CpuSampler
+from warmgraph_engine.models.config import parse_config
 from warmgraph_engine.sampling.params import SamplingParams
 from warmgraph_engine.scheduler.sequence import Sequence
 from warmgraph_engine.tokenizer.text import TextModel
 
+FILES = {Device.CPU: "speculative", Device.CUDA: "speculative_gpu"}
+DTYPES = {Device.CPU: "float32", Device.CUDA: "bfloat16"}
+TOKENS = {Device.CPU: 48, Device.CUDA: 128}
+"""Of each sequence: a GPU would be done with few of them in no time."""
 BATCHES = (1, 4)
+DRAFTS = (2, 4, 8)
 EXECUTIONS = {"graph": Execution.GRAPHS, "eager": Execution.EAGER}
+BLOCK = 16
 
-RIVER = """The river rises in the hills north of the town, flows past the old mill and the market
-square, and reaches the sea near the lighthouse. In spring the meadows beside it are under water,
-and the road to the harbour is closed until the end of April."""
-MEETING = """The meeting was moved from Monday to Thursday because two of the five members were
-ill. Anna will book the large room on the second floor, Peter brings the figures of the last
-quarter, and everybody reads the draft of the contract before lunch on Wednesday."""
-RECIPE = """Mix the flour with the sugar and a little salt, add the eggs one after the other, and
-stir until the dough is smooth. Let it rest for half an hour in a cool place, roll it out on the
-table, and bake it for twenty minutes at two hundred degrees."""
-CODE = """def total(prices, discount):
-    result = 0.0
-    for price in prices:
-        if price > 100.0:
-            price = price * (1.0 - discount)
-        result = result + price
-    return result"""
-
-WORKLOADS = {
-    "repeats": [f"Repeat this word for word:\n\n{t}" for t in (RIVER, MEETING, RECIPE, CODE)],
-    "new": [
-        "Explain to a child why the sky is blue.",
-        "Write a short story about a dog who finds a key.",
-        "Why did the Roman Empire fall?",
-        "Give me advice for a job interview.",
-    ],
-}
+Workloads = Mapping[str, list[list[int]]]
+"""By name: the prompts of a full batch, as tokens."""
 
 
 @dataclass
@@ -108,53 +92,66 @@ class Collected:
 
 
 class Engine:
-    """The model with every bucket captured."""
+    """The model with every bucket captured, for each number of drafts."""
 
-    def __init__(self, folder: Path, drafts: int) -> None:
-        self._drafts = drafts
+    def __init__(self, device: Device, folder: Path, workloads: Workloads, *, tokens: int) -> None:
+        """For these prompts, and as many more tokens of each."""
+        longest = max(len(prompt) for batch in workloads.values() for prompt in batch) + tokens
         settings = BackendSettings(
-            dtype="float32",
-            block_size=16,
+            dtype=DTYPES[device],
+            block_size=BLOCK,
             kv_cache_bytes=256 << 20,
-            max_model_length=512,
+            max_model_length=-(-longest // BLOCK) * BLOCK,
             max_batch_size=max(BATCHES),
-            max_batch_tokens=512,  # all prompts of a batch in one step
-            max_tokens_per_sequence=1 + drafts,
+            # All prompts of a batch in one step.
+            max_batch_tokens=max(sum(map(len, batch)) for batch in workloads.values()),
+            max_tokens_per_sequence=1 + max(DRAFTS),
         )
-        backend = CpuBackend(Checkpoint(folder), settings)
-        self._text = TextModel.load(folder, vocabulary=backend.limits.vocabulary)
+        self._backend, _ = open_backend(device, Checkpoint(folder), settings, progress=lambda: None)
+        self._backend.finish_loading()
+        self._executors = {drafts: self._executor(drafts) for drafts in DRAFTS}
+
+    def _executor(self, drafts: int) -> GraphExecutor:
         buckets = [
             Bucket(kind=kind, size=size, mode=BucketMode.EAGER)
             for kind in (StepKind.DECODE, StepKind.VERIFY)
             for size in BATCHES
         ]
-        graphs = GraphTable(backend, buckets, speculative_tokens=drafts)
+        graphs = GraphTable(self._backend, buckets, speculative_tokens=drafts)
         for bucket in graphs.ids():
-            graphs.capture(bucket)
-        self._executor = GraphExecutor(backend, graphs, StepCounts())
+            if not graphs.capture(bucket):
+                raise SystemExit(graphs[bucket].bucket.reason)
+        return GraphExecutor(self._backend, graphs, StepCounts())
 
     def run(
-        self, prompts: list[str], tokens: int, execution: Execution, *, speculate: bool
+        self, batch: list[list[int]], tokens: int, execution: Execution, *, drafts: int
     ) -> Outcome:
-        self._executor.set_execution(execution)
+        """With up to `drafts` drafts a step; without any if it is 0."""
+        executor = self._executors[drafts or min(DRAFTS)]
+        executor.set_execution(execution)
         registry = CollectorRegistry()
         faults: list[str] = []
+        collected = Collected(left=len(batch))
+
+        def fail(message: str) -> None:
+            faults.append(message)
+            collected.done.set()
+
         loop = EngineLoop(
-            self._executor,
-            CpuSampler(vocabulary=self._executor.limits.vocabulary),
+            executor,
+            self._backend.sampler,
             metrics=EngineMetrics(registry),
-            on_fault=faults.append,
-            speculative_tokens=self._drafts if speculate else 0,
+            on_fault=fail,
+            speculative_tokens=drafts,
         )
         sequences = [
             Sequence(
-                tokens=self._text.encode_chat([{"role": "user", "content": prompt}]),
+                tokens=list(prompt),
                 params=SamplingParams(max_tokens=tokens, temperature=0.0),
                 random_key=(0, 0),
             )
-            for prompt in prompts
+            for prompt in batch
         ]
-        collected = Collected(left=len(sequences))
         loop.submit(sequences)
         loop.start(collected.deliver)
         collected.done.wait()
@@ -174,54 +171,66 @@ class Engine:
         )
 
 
-def measure(folder: Path, *, drafts: int, tokens: int, rounds: int) -> dict[str, float]:
-    engine = Engine(folder, drafts)
+def chats(folder: Path) -> Workloads:
+    text = TextModel.load(folder, vocabulary=Checkpoint(folder).config.vocabulary)
+    return {
+        name: [text.encode_chat([{"role": "user", "content": prompt}]) for prompt in asked]
+        for name, asked in prompts.CHATS.items()
+    }
+
+
+def measure(engine: Engine, workloads: Workloads, *, tokens: int, rounds: int) -> dict[str, float]:
     speeds: dict[str, list[float]] = {}
     figures: dict[str, float] = {}
     for round_ in range(rounds):
-        for workload, batch, name in itertools.product(WORKLOADS, BATCHES, EXECUTIONS):
-            prompts = WORKLOADS[workload][:batch]
-            plain, drafting = (
-                engine.run(prompts, tokens, EXECUTIONS[name], speculate=speculate)
-                for speculate in (False, True)
-            )
-            if plain.tokens != drafting.tokens:
-                raise SystemExit(f"{workload}, batch {batch}, {name}: drafts changed the text")
-            case = f"{workload}.{name}_{batch}"
-            slow, fast = plain.tokens_per_second, drafting.tokens_per_second
-            for figure, value in (
-                (f"{case}.plain_tok_s", slow),
-                (f"{case}.drafts_tok_s", fast),
-                (f"ratio.{case}", fast / slow),
-            ):
-                speeds.setdefault(figure, []).append(value)
-            # Of the text alone: the same in every round, with graphs and without.
-            figures[f"{workload}.batch_{batch}.drafted"] = drafting.drafted
-            figures[f"{workload}.batch_{batch}.accepted"] = drafting.accepted
+        for workload, size, name in itertools.product(workloads, BATCHES, EXECUTIONS):
+            batch, execution = workloads[workload][:size], EXECUTIONS[name]
+            plain = engine.run(batch, tokens, execution, drafts=0)
+            slow = plain.tokens_per_second
+            speeds.setdefault(f"{workload}.{name}_{size}.plain_tok_s", []).append(slow)
+            for drafts in DRAFTS:
+                drafting = engine.run(batch, tokens, execution, drafts=drafts)
+                if plain.tokens != drafting.tokens:
+                    raise SystemExit(
+                        f"{workload}, batch {size}, {name}: {drafts} drafts changed the text"
+                    )
+                fast = drafting.tokens_per_second
+                case = f"{workload}.k{drafts}.{name}_{size}"
+                speeds.setdefault(f"{case}.drafts_tok_s", []).append(fast)
+                speeds.setdefault(f"ratio.{case}", []).append(fast / slow)
+                # Of the text alone: the same in every round, with graphs and without.
+                counts = f"{workload}.k{drafts}.batch_{size}"
+                figures[f"{counts}.drafted"] = drafting.drafted
+                figures[f"{counts}.accepted"] = drafting.accepted
         print(f"round {round_ + 1} of {rounds}", file=sys.stderr, flush=True)
     return figures | {name: round(statistics.median(speeds[name]), 2) for name in sorted(speeds)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--drafts", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU)
+    parser.add_argument("--model", type=Path, help="without it, weights that recite")
+    parser.add_argument("--shape", choices=("1b", "8b", "tiny"), default="1b", help="of those")
+    parser.add_argument("--tokens", type=int, help="of each sequence: 48, on a GPU 128")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    figures = measure(
-        arguments.model,
-        drafts=arguments.drafts,
-        tokens=arguments.tokens,
-        rounds=arguments.rounds,
-    )
+    device = arguments.device
+    tokens = arguments.tokens or TOKENS[device]
+    with tempfile.TemporaryDirectory() as written:
+        if arguments.model is None:
+            folder = Path(written)
+            vocabulary = parse_config(dict(checkpoints.SHAPES[arguments.shape])).vocabulary
+            successors = prompts.successors(vocabulary)
+            checkpoints.write(folder, arguments.shape, successors=successors)
+            workloads: Workloads = prompts.recited(max(BATCHES), tokens)
+        else:
+            folder, workloads = arguments.model, chats(arguments.model)
+        engine = Engine(device, folder, workloads, tokens=tokens)
+        figures = measure(engine, workloads, tokens=tokens, rounds=arguments.rounds)
     for name, figure in figures.items():
-        print(f"{name:<32} {figure:>8}")
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CPU)
+        print(f"{name:<36} {figure:>8}")
+    results.write(results.output(arguments, FILES[device]), figures, device=device)
 
 
 if __name__ == "__main__":

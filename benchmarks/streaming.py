@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256, help="of each stream")
     parser.add_argument("--step-ms", type=float, default=7.0)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client is not None:
@@ -227,8 +227,8 @@ def main() -> None:
     figures = uvloop.run(serve(arguments))
     for name, figure in figures.items():
         print(f"{name:<28} {figure:>9}")
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CPU, packages=("aiohttp", "uvloop"))
+    path = results.output(arguments, "streaming")
+    results.write(path, figures, device=Device.CPU, packages=("aiohttp", "uvloop"))
 
 
 if __name__ == "__main__":

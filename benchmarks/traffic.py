@@ -1,12 +1,14 @@
-"""The same recorded traffic, served with graphs and without.
+"""The same recorded traffic, served with graphs, while graphs are captured, and without.
 
-    python -m benchmarks.traffic --device cuda [--shape 1b] [--traffic FILE] [--json FILE]
+    python -m benchmarks.traffic [--device cpu] [--shape 1b] [--traffic FILE] [--json FILE]
 
 A file has one request a line, `{"at": seconds, "prompt": tokens, "output": tokens}`; each is sent
 at its time (`--speed 2`: in half of it), whatever became of those before it. An engine with graphs
 gets it `--rounds` times, after a round that is not counted, and then one with `--execution Eager`.
-Latencies are percentiles over all rounds, as the readers of the streams see them; all else is the
-engine's own count. `short.` are requests for at most SHORT_TOKENS tokens.
+As often a new engine, with the same graphs and nothing stored, gets it as its first requests, and
+captures the other decode buckets beside it (`lazy.`): what a capture makes wait is in its
+latencies. Latencies are means and percentiles over all rounds, as the readers of the streams see
+them; all else is the engine's own count. `short.` are requests for at most SHORT_TOKENS tokens.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -28,15 +31,26 @@ from benchmarks.client import Streamed, session, stream
 from benchmarks.served import Engine, Window
 from warmgraph_api.resource import Device, Execution
 
+FILES = {Device.CUDA: "traffic", Device.CPU: "traffic_cpu"}
+"""A CPU's figures never replace a GPU's."""
+
 SHORT_TOKENS = 64
 PERCENTILES = (50, 95, 99)
+DECODE_BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
+RARE_BUCKETS = tuple(size for size in range(1, 64) if size not in DECODE_BUCKETS)
+"""More than are captured in the time that captures may take beside one round."""
 FLAGS = (
     "--max-model-length=2048",
     "--max-batch-size=64",
     "--max-batch-tokens=512",
     "--kv-cache-memory=2Gi",
-    "--decode-buckets=1,2,4,8,16,24,32,48,64",
+    f"--decode-buckets={','.join(map(str, DECODE_BUCKETS))}",
     "--prefill-buckets=16,64,128,256,512",
+)
+CAPTURING = (
+    f"--decode-buckets-lazy={','.join(map(str, RARE_BUCKETS))}",
+    "--lazy-capture=true",
+    "--cache-mode=Disabled",
 )
 
 
@@ -85,18 +99,22 @@ async def _replay(requests: Sequence[Request], speed: float) -> list[Streamed]:
 
 
 def latencies(answers: Sequence[tuple[Request, Streamed]]) -> dict[str, float]:
-    """Percentiles in milliseconds."""
+    """Means and percentiles in milliseconds."""
     streams = [streamed for _, streamed in answers]
     values = {
         "ttft_ms": [streamed.first_token for streamed in streams],
         "itl_ms": [gap for streamed in streams for gap in streamed.gaps],
         "request_ms": [streamed.arrived[-1] - streamed.sent for streamed in streams],
     }
-    return {
-        f"{name}.p{percent}": round(1e3 * results.percentile(seconds, percent), 3)
-        for name, seconds in values.items()
-        for percent in PERCENTILES
+    seconds = {
+        f"{name}.{figure}": value
+        for name, all_ in values.items()
+        for figure, value in (
+            ("mean", statistics.mean(all_)),
+            *((f"p{percent}", results.percentile(all_, percent)) for percent in PERCENTILES),
+        )
     }
+    return {name: round(1e3 * value, 3) for name, value in seconds.items()}
 
 
 def figures(rounds: Sequence[Round], device: Device) -> dict[str, float]:
@@ -130,17 +148,36 @@ def figures(rounds: Sequence[Round], device: Device) -> dict[str, float]:
 def measure(
     folder: Path, requests: Sequence[Request], arguments: argparse.Namespace
 ) -> dict[str, float]:
-    found = {}
-    for execution in (Execution.GRAPHS, Execution.EAGER):
-        flags = (*FLAGS, f"--device={arguments.device}", f"--execution={execution}")
-        with Engine(folder / "model", folder, flags) as engine:
+    """Raises RuntimeError if no capture fell into the rounds that are for that."""
+
+    def flags(execution: Execution) -> tuple[str, ...]:
+        return (*FLAGS, f"--device={arguments.device}", f"--execution={execution}")
+
+    def serve(execution: Execution) -> list[Round]:
+        with Engine(folder / "model", folder, flags(execution)) as engine:
             if execution is Execution.GRAPHS:
                 engine.wait_until_stored()  # which takes time between steps
             replay(engine, requests, arguments.speed)
-            rounds = [replay(engine, requests, arguments.speed) for _ in range(arguments.rounds)]
-        for name, figure in figures(rounds, arguments.device).items():
-            found[f"{execution.lower()}.{name}"] = figure
-    return found
+            return [replay(engine, requests, arguments.speed) for _ in range(arguments.rounds)]
+
+    def serve_capturing() -> Round:
+        with Engine(folder / "model", folder, (*flags(Execution.GRAPHS), *CAPTURING)) as engine:
+            return replay(engine, requests, arguments.speed)
+
+    rounds = {
+        "graphs": serve(Execution.GRAPHS),
+        "lazy": [serve_capturing() for _ in range(arguments.rounds)],
+        "eager": serve(Execution.EAGER),
+    }
+    captured = sum(one.counts.captured for one in rounds["lazy"])
+    if not captured:
+        raise RuntimeError("no graph was captured beside the traffic")
+    found = {
+        f"{name}.{figure}": value
+        for name, all_ in rounds.items()
+        for figure, value in figures(all_, arguments.device).items()
+    }
+    return {**found, "lazy.captured": captured / arguments.rounds}
 
 
 def main() -> None:
@@ -150,7 +187,7 @@ def main() -> None:
     parser.add_argument("--traffic", type=Path, default=arrivals.FILE)
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     requests = read(arguments.traffic)
     with tempfile.TemporaryDirectory() as folder:
@@ -158,8 +195,8 @@ def main() -> None:
         found = measure(Path(folder), requests, arguments)
     for name, figure in found.items():
         print(f"{name:<32} {figure:>10}", file=sys.stderr)
-    if arguments.json is not None:
-        results.write(arguments.json, found, device=arguments.device)
+    path = results.output(arguments, FILES[arguments.device])
+    results.write(path, found, device=arguments.device)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", choices=("1b", "8b"), default=["1b", "8b"])
     parser.add_argument("--folder", type=Path, required=True, help="16 GB, best in memory")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    results.add_output(parser)
     arguments = parser.parse_args()
     figures = {}
     for name in arguments.shapes:
@@ -53,8 +53,8 @@ def main() -> None:
         figures[f"{name}.gb_s"] = round(gigabytes_per_second(model, arguments.rounds), 1)
         shutil.rmtree(model)
         print(f"{name}  {figures[f'{name}.gb_s']} GB/s", file=sys.stderr, flush=True)
-    if arguments.json is not None:
-        results.write(arguments.json, figures, device=Device.CUDA)
+    path = results.output(arguments, "loading")
+    results.write(path, figures, device=Device.CUDA)
 
 
 if __name__ == "__main__":

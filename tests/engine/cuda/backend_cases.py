@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
+from benchmarks.graph_modes import Mode, driver_calls
 from tests.engine.checkpoints import prefill
 from tests.engine.cuda import tiny
 from tests.engine.cuda.gpu import InterpretedGpu
@@ -29,6 +31,7 @@ from warmgraph_engine.backends.cpu.backend import CpuBackend
 from warmgraph_engine.backends.cuda import document, quick
 from warmgraph_engine.backends.cuda.backend import CudaBackend
 from warmgraph_engine.backends.cuda.layout import HOST_SETS
+from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
@@ -322,6 +325,27 @@ def test_a_graph_in_pieces_draws_the_same_tokens_and_launches_attention_itself(
     assert drawn(executor) == expected
     one_layer = ["inputs.copy_inputs", "graph", "attention.attention_decode", "graph"]
     assert launched == one_layer * len(expected)
+
+
+def test_the_benchmark_of_graph_modes_counts_every_call_that_brings_work_to_the_gpu(
+    backend: CudaBackend,
+) -> None:
+    step = decode(7, 0, StepDraw())
+    shape = shape_of(step)
+    image = backend.recorder.record(shape.tokens, shape)
+    pieces = PiecewisePlayer(backend._launcher)
+    runs = {
+        "full": backend.player.load(image).replay,
+        "piecewise": pieces.load(image).replay,
+        "eager": partial(backend.run_eagerly, shape),
+    }
+    counted = {name: Mode(backend, step, run).launches() for name, run in runs.items()}
+    launches = len(document.decode(image.document).nodes)
+    assert counted == {"full": 2, "piecewise": 4, "eager": launches}
+    with driver_calls("cuGraphInstantiate", "cuGraphUpload") as calls:
+        pieces.load(image)
+    made = {name: len(seconds) for name, seconds in calls.items()}
+    assert made == {"cuGraphInstantiate": 2, "cuGraphUpload": 2}, "before attention, and behind it"
 
 
 def test_an_image_that_reads_the_host_in_the_middle_of_a_step_is_refused(

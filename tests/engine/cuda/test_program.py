@@ -20,6 +20,7 @@ import pytest
         pytest.param("serving", id="requests get what they get alone"),
         pytest.param("backend", id="requests get from the backend what they get from the CPU"),
         pytest.param("tampering", id="a changed entry costs no answer"),
+        pytest.param("speculative", id="the benchmark of drafts has right ones and wrong ones"),
         pytest.param("reduce", id="the sum over two ranks is right, and bounded"),
         pytest.param("ranks", id="requests get from two ranks what they get from the CPU"),
     ],
