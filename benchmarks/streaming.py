@@ -89,6 +89,9 @@ class IdleDevice:
     def record(self, size: int, shape: StepShape) -> GraphImage:
         return GraphImage(kind=shape.kind, size=size, document=b"")
 
+    def prepare(self) -> None:
+        pass
+
     def load(self, _image: GraphImage) -> IdleDevice:
         return self
 
