@@ -118,6 +118,7 @@ class IdleDevice:
         raise NotImplementedError
 
     tolerance = 0.0
+    driver_times = None
 
     def poison_logits(self, _rows: int) -> None:
         raise NotImplementedError

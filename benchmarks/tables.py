@@ -116,6 +116,9 @@ def _coldstart(quantization: str) -> Shown:
         {
             **_STARTED,
             "of that: to find, read and rebuild 36 graphs": "{@.graphs_s:.2f} s",
+            "of that the driver's, to instantiate and upload them": (
+                "{@.graphs_instantiate_s:.2f} + {@.graphs_upload_s:.2f} s"
+            ),
             "stored graphs and their kernels": "{@.entry_mb:.1f} MB",
             **_STAGES,
             "between two tokens, one stream, graphs restored": "{@.restored_itl_ms:.3f} ms",

@@ -74,11 +74,28 @@ class GraphMetrics(Collector):
         memory = GaugeMetricFamily(
             "warmgraph_graph_bytes", "Memory of a bucket's graph beside the arena.", labels=labels
         )
+        instantiate = GaugeMetricFamily(
+            "warmgraph_graph_instantiate_seconds",
+            "Of that time, the driver's to instantiate the graph.",
+            labels=labels,
+        )
+        upload = GaugeMetricFamily(
+            "warmgraph_graph_upload_seconds",
+            "Of that time, the driver's to upload the graph.",
+            labels=labels,
+        )
         for entry in self._graphs.entries():
             bucket = entry.bucket
-            seconds.add_metric([bucket.kind, str(bucket.size), bucket.state], bucket.seconds)
-            memory.add_metric([bucket.kind, str(bucket.size)], bucket.bytes)
+            of = [bucket.kind, str(bucket.size)]
+            seconds.add_metric([*of, bucket.state], bucket.seconds)
+            memory.add_metric(of, bucket.bytes)
+            times = entry.graph.driver_times if entry.graph is not None else None
+            if times is not None:
+                instantiate.add_metric(of, times.instantiate)
+                upload.add_metric(of, times.upload)
         yield seconds
+        yield instantiate
+        yield upload
         yield memory
         failures = CounterMetricFamily(
             "warmgraph_graph_capture_failures", "Captures that failed, each disabling its bucket."

@@ -90,12 +90,25 @@ class Inputs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverTimes:
+    """Seconds of making a graph that were the driver's."""
+
+    instantiate: float
+    upload: float
+
+
 class Graph(Protocol):
     """An image made ready to run."""
 
     @property
     def bytes(self) -> int:
         """Memory it takes beside the arena, as far as it is known."""
+        ...
+
+    @property
+    def driver_times(self) -> DriverTimes | None:
+        """None where no driver has a part in it."""
         ...
 
     def replay(self) -> None:

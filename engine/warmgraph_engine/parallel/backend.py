@@ -125,7 +125,7 @@ class _Graph:
     def __init__(self, local: Graph, steps: _Steps, number: int, bucket: int) -> None:
         self._local, self._steps = local, steps
         self._number, self._bucket = number, bucket
-        self.bytes = local.bytes
+        self.bytes, self.driver_times = local.bytes, local.driver_times
 
     def replay(self) -> None:
         self._steps.run(self._local.replay, bucket=self._bucket, graph=self._number)

@@ -35,6 +35,7 @@ from warmgraph_engine.backends.cuda.pieces import PiecewisePlayer
 from warmgraph_engine.checkpoint.folder import Checkpoint
 from warmgraph_engine.counts import StepCounts
 from warmgraph_engine.executor import GraphExecutor
+from warmgraph_engine.graph_metrics import GraphMetrics
 from warmgraph_engine.graph_mode import GraphMode
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.kv import BlockTable
@@ -260,6 +261,21 @@ def test_every_graph_passes_the_check_and_a_broken_one_does_not(
     assert problems == [""] * len(BUCKETS)
     graphs[StepKind.DECODE, 2].graph._executable = ()  # runs nothing
     assert answers.check((StepKind.DECODE, 2)).problem == "its logits are not numbers"
+
+
+def test_metrics_tell_the_drivers_part_of_each_graph(backend: CudaBackend) -> None:
+    graphs = table(backend)
+    exported = {
+        (metric.name, sample.labels["kind"], int(sample.labels["bucket"])): sample.value
+        for metric in GraphMetrics(StepCounts(), graphs, lambda: 0).collect()
+        for sample in metric.samples
+        if "bucket" in sample.labels
+    }
+    for part in ("instantiate", "upload"):
+        seconds = [exported[f"warmgraph_graph_{part}_seconds", *bucket] for bucket in graphs.ids()]
+        assert min(seconds) > 0
+        whole = [exported["warmgraph_graph_capture_seconds", *bucket] for bucket in graphs.ids()]
+        assert all(one < all_ for one, all_ in zip(seconds, whole, strict=True))
 
 
 def test_a_graph_that_draws_wrongly_does_not_pass_though_its_logits_are_right(

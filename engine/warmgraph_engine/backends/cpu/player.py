@@ -47,6 +47,8 @@ class CpuPlayer:
 class CpuGraph:
     """One bucket's program."""
 
+    driver_times = None
+
     def __init__(
         self, program: list[tuple[_Run, list[int]]], slots: list[Any], workspace_bytes: int
     ) -> None:

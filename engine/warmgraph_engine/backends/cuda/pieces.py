@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from warmgraph_engine.backends.base import GraphImage, ImageError
+from warmgraph_engine.backends.base import DriverTimes, GraphImage, ImageError
 from warmgraph_engine.backends.cuda import document
 from warmgraph_engine.backends.cuda.player import CudaGraph, CudaLaunches, CudaPlayer
 
@@ -39,7 +39,12 @@ class PiecewiseGraph:
 
     def __init__(self, pieces: Sequence[CudaGraph | CudaLaunches]) -> None:
         self._pieces = pieces
-        self.bytes = sum(piece.bytes for piece in pieces if isinstance(piece, CudaGraph))
+        graphs = [piece for piece in pieces if isinstance(piece, CudaGraph)]
+        self.bytes = sum(graph.bytes for graph in graphs)
+        self.driver_times = DriverTimes(
+            instantiate=sum(graph.driver_times.instantiate for graph in graphs),
+            upload=sum(graph.driver_times.upload for graph in graphs),
+        )
 
     def replay(self) -> None:
         self._pieces[0].hand_over(self._enqueue)

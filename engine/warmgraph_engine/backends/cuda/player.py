@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 from cuda.bindings import driver as cuda
 
-from warmgraph_engine.backends.base import GraphImage, ImageError, check_document
+from warmgraph_engine.backends.base import DriverTimes, GraphImage, ImageError, check_document
 from warmgraph_engine.backends.cuda import document, quick
 from warmgraph_engine.backends.cuda.driver import CudaError, Device, check
 from warmgraph_engine.backends.cuda.memory import Addresses
@@ -51,26 +52,31 @@ class CudaPlayer:
         device = self._device
         before = device.free_bytes()
         try:
-            executable = self._executable(launches)
+            executable, times = self._executable(launches)
         except CudaError as error:
             raise ImageError(f"was refused by the driver: {error}") from error
         self._tell(recorded, image.binaries)
-        return CudaGraph(launches, executable, max(0, before - device.free_bytes()))
+        return CudaGraph(launches, executable, max(0, before - device.free_bytes()), times)
 
-    def _executable(self, launches: CudaLaunches) -> Any:
+    def _executable(self, launches: CudaLaunches) -> tuple[Any, DriverTimes]:
         """A graph of the launches on the device, which the caller owns. Raises CudaError."""
         graph = launches.capture()
+        began = time.monotonic()
         try:
             executable = check(cuda.cuGraphInstantiate(graph, 0))
         finally:
             check(cuda.cuGraphDestroy(graph))
+        instantiated = time.monotonic()
         try:
             check(cuda.cuGraphUpload(executable, self._device.stream))
             self._device.synchronize()
         except CudaError:
             cuda.cuGraphExecDestroy(executable)  # not checked: what failed first is told
             raise
-        return executable
+        uploaded = time.monotonic()
+        return executable, DriverTimes(
+            instantiate=instantiated - began, upload=uploaded - instantiated
+        )
 
     def prepare(self, image: GraphImage) -> CudaLaunches:
         """The same launches, to be made one by one. Raises ImageError."""
@@ -208,9 +214,11 @@ class _Launches:
 class CudaGraph:
     """One bucket's graph: the launches that read the host's buffers, then all others as one."""
 
-    def __init__(self, launches: CudaLaunches, executable: Any, size: int) -> None:
+    def __init__(
+        self, launches: CudaLaunches, executable: Any, size: int, times: DriverTimes
+    ) -> None:
         self._launches, self._executable = launches, executable
-        self.bytes = size
+        self.bytes, self.driver_times = size, times
 
     def replay(self) -> None:
         self.hand_over(self.enqueue)
