@@ -184,9 +184,8 @@ class Backend(Protocol):
         ...
 
     def poison_logits(self, rows: int) -> None:
-        """Overwrite what lies where the step in the static buffers is going to leave its own: the
-        first rows of the logits with NaN, and tokens with -1. Then it shows what the step leaves.
-        """
+        """Overwrite what lies where the next step is going to leave its own: the first rows of the
+        logits with NaN, and tokens with -1. Then it shows what the step leaves."""
         ...
 
     def poison_kv(self, blocks: int) -> None:

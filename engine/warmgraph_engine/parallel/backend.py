@@ -29,6 +29,7 @@ from warmgraph_engine.parallel.messages import (
     FinishLoading,
     Load,
     PoisonKv,
+    PoisonLogits,
     Prepare,
     Record,
 )
@@ -69,7 +70,8 @@ class ParallelBackend:
         self._steps.run(lambda: self._local.run_eagerly(shape), bucket=0, graph=EAGER)
 
     def poison_logits(self, rows: int) -> None:
-        self._local.poison_logits(rows)  # nobody reads those of the others
+        self._ranks.tell(PoisonLogits(rows=rows))
+        self._local.poison_logits(rows)
 
     def poison_kv(self, blocks: int) -> None:
         self._ranks.tell(PoisonKv(blocks=blocks))

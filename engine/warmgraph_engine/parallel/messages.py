@@ -74,6 +74,12 @@ class PoisonKv(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     blocks: int
 
 
+class PoisonLogits(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """As Backend.poison_logits. Not answered."""
+
+    rows: int
+
+
 class Drawn(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Answer with the tokens that the last step drew."""
 
@@ -93,7 +99,17 @@ class Publish(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 Command = (
-    Hello | Run | Record | Load | FinishLoading | PoisonKv | Prepare | Drawn | LookUp | Publish
+    Hello
+    | Run
+    | Record
+    | Load
+    | FinishLoading
+    | PoisonKv
+    | PoisonLogits
+    | Prepare
+    | Drawn
+    | LookUp
+    | Publish
 )
 
 

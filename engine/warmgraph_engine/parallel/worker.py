@@ -44,6 +44,7 @@ from warmgraph_engine.parallel.messages import (
     Load,
     LookUp,
     PoisonKv,
+    PoisonLogits,
     Prepare,
     Publish,
     Record,
@@ -122,6 +123,9 @@ class Worker:
             self._graphs[command.graph].replay()
         self._progress.finish(self._rank, command.iteration)
 
+    def poison_logits(self, command: PoisonLogits) -> None:
+        self._backend.poison_logits(command.rows)
+
     def poison_kv(self, command: PoisonKv) -> None:
         self._backend.poison_kv(command.blocks)
 
@@ -193,6 +197,8 @@ def follow(worker: Worker, request: Request, answer: Callable[[Answer], None]) -
             worker.run(command)
         case PoisonKv():
             worker.poison_kv(command)
+        case PoisonLogits():
+            worker.poison_logits(command)
         case Prepare():
             worker.prepare()
         case Record():

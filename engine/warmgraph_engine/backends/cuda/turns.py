@@ -122,9 +122,9 @@ class Turns:
         return self.current
 
     def poison(self) -> None:
-        """Overwrite with -1 the tokens that an earlier step left in the current set, which must be
-        claimed. They may be those that the next step has to draw."""
-        self._results[self.current].drawn[:] = -1
+        """Overwrite with -1 the tokens that an earlier step left in the current set: they may be
+        those that the next step has to draw. Waits for that step, as claim does."""
+        self._results[self.claim()].drawn[:] = -1
 
     def begin(self) -> None:
         """The step in the current set is handed over from here on."""
