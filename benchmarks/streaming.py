@@ -120,6 +120,9 @@ class IdleDevice:
     tolerance = 0.0
     driver_times = None
 
+    def forget_stored(self) -> None:
+        raise NotImplementedError
+
     def poison_logits(self, _rows: int) -> None:
         raise NotImplementedError
 

@@ -183,6 +183,11 @@ class Backend(Protocol):
         """Run the step that lies in the static buffers, without a graph; as Graph.replay."""
         ...
 
+    def forget_stored(self) -> None:
+        """Record and run eagerly from now on with nothing that stored images have brought along:
+        one of them was not what it said. Costs what a start without them does."""
+        ...
+
     def poison_logits(self, rows: int) -> None:
         """Overwrite what lies where the next step is going to leave its own: the first rows of the
         logits with NaN, and tokens with -1. Then it shows what the step leaves."""

@@ -27,6 +27,7 @@ from warmgraph_engine.parallel.messages import (
     EAGER,
     Drawn,
     FinishLoading,
+    ForgetStored,
     Load,
     PoisonKv,
     PoisonLogits,
@@ -68,6 +69,10 @@ class ParallelBackend:
 
     def run_eagerly(self, shape: StepShape) -> None:
         self._steps.run(lambda: self._local.run_eagerly(shape), bucket=0, graph=EAGER)
+
+    def forget_stored(self) -> None:
+        self._ranks.tell(ForgetStored())
+        self._local.forget_stored()
 
     def poison_logits(self, rows: int) -> None:
         self._ranks.tell(PoisonLogits(rows=rows))

@@ -68,6 +68,10 @@ class FinishLoading(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Answer when the weights are where they belong: no step runs before."""
 
 
+class ForgetStored(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """As Backend.forget_stored. Not answered."""
+
+
 class PoisonKv(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """As Backend.poison_kv. Not answered."""
 
@@ -104,6 +108,7 @@ Command = (
     | Record
     | Load
     | FinishLoading
+    | ForgetStored
     | PoisonKv
     | PoisonLogits
     | Prepare

@@ -40,6 +40,7 @@ from warmgraph_engine.parallel.messages import (
     Answer,
     Drawn,
     FinishLoading,
+    ForgetStored,
     Hello,
     Load,
     LookUp,
@@ -126,6 +127,9 @@ class Worker:
     def poison_logits(self, command: PoisonLogits) -> None:
         self._backend.poison_logits(command.rows)
 
+    def forget_stored(self) -> None:
+        self._backend.forget_stored()
+
     def poison_kv(self, command: PoisonKv) -> None:
         self._backend.poison_kv(command.blocks)
 
@@ -195,6 +199,8 @@ def follow(worker: Worker, request: Request, answer: Callable[[Answer], None]) -
     match command:
         case Run():
             worker.run(command)
+        case ForgetStored():
+            worker.forget_stored()
         case PoisonKv():
             worker.poison_kv(command)
         case PoisonLogits():

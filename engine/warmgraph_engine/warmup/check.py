@@ -79,6 +79,9 @@ class KnownAnswers:
         Raises ArithmeticError if eager execution itself gives no numbers.
         """
         reason = self._compare_with_stored(self._graphs[bucket])
+        if reason is CheckReason.OTHER_ANSWER:
+            # What it brought along is no measure for it, and may be wrong for others.
+            self._backend.forget_stored()
         if reason is not CheckReason.EQUAL:
             return self._check_in_full(bucket, reason)
         return self._verdict(bucket, CheckPath.STORED_ANSWER, reason)

@@ -81,6 +81,9 @@ class CpuBackend:
         with torch.inference_mode():
             self._step(self.arena, StepInputs(self.arena, shape))
 
+    def forget_stored(self) -> None:
+        """They bring nothing that others use."""
+
     def poison_logits(self, rows: int) -> None:
         self._logits[:rows] = np.nan
 

@@ -116,7 +116,7 @@ class CudaBackend:
         )
         self.sampler = DeviceSampler(vocabulary=config.vocabulary)
         dtypes = {name: region.dtype for name, region in addresses.regions.items()}
-        compiler = Compiler(device.capability, dtypes)
+        self._compiler = compiler = Compiler(device.capability, dtypes)
         self._launcher = CudaPlayer(device, sets, self._turns, on_kernel=compiler.learn)
         piecewise = settings.graph_mode is GraphMode.PIECEWISE
         self.player: Player = PiecewisePlayer(self._launcher) if piecewise else self._launcher
@@ -155,6 +155,10 @@ class CudaBackend:
                 self._eager.pop(next(iter(self._eager)))  # the oldest
             self._eager[shape] = self._launcher.prepare(self.recorder.record(shape.tokens, shape))
         self._eager[shape].run()
+
+    def forget_stored(self) -> None:
+        self._compiler.forget_learned()
+        self._eager.clear()
 
     def poison_logits(self, rows: int) -> None:
         self._turns.poison()

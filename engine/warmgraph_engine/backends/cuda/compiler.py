@@ -77,11 +77,20 @@ class Compiler:
         """`dtypes` of the regions that launches point at."""
         self._capability, self._dtypes = capability, dtypes
         self._binaries: dict[str, Binary] = {}
+        self._learned: set[str] = set()
         self._variants: dict[_Seen, tuple[str, Variant]] = {}
 
     def learn(self, kernel: Kernel, code: bytes) -> None:
         """Take a kernel from a stored image, so that it is never compiled here."""
-        self._binaries.setdefault(kernel.variant, Binary(kernel, code))
+        if kernel.variant not in self._binaries:
+            self._binaries[kernel.variant] = Binary(kernel, code)
+            self._learned.add(kernel.variant)
+
+    def forget_learned(self) -> None:
+        """Compile what images brought along after all."""
+        for digest in self._learned:
+            del self._binaries[digest]
+        self._learned.clear()
 
     def knows(self, launches: Iterable[Launch]) -> bool:
         return all(self._variant(launch)[0] in self._binaries for launch in launches)
