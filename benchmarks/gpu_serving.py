@@ -108,6 +108,7 @@ def _restored_starts(
     model: Path, work: Path, flags: Sequence[str], starts: int, captured_gap: float
 ) -> dict[str, float]:
     first_token: list[float] = []
+    memory: list[float] = []
     stages, driver = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for number in range(starts):
         with Engine(model, work, flags) as engine:
@@ -117,6 +118,7 @@ def _restored_starts(
                 stages[f"{slug}_at"].append(span.start_seconds)
                 stages[f"{slug}_s"].append(span.seconds)
             metrics = engine.scrape()
+            memory.append(metrics.total("warmgraph_graph_bytes") / 2**20)
             for part in ("instantiate", "upload"):
                 driver[part].append(metrics.total(f"warmgraph_graph_{part}_seconds"))
             if number == starts - 1:
@@ -126,6 +128,7 @@ def _restored_starts(
         "restored_itl_ms": round(1e3 * gap, 3),
         "restored_itl_ratio": round(gap / captured_gap, 3),
         "graphs_s": round(statistics.median(stages["restore_graphs_s"]), 2),
+        "graphs_mib": round(statistics.median(memory), 1),
         **{f"graphs_{part}_s": round(statistics.median(all_), 3) for part, all_ in driver.items()},
         **{f"stages.{name}": round(statistics.median(all_), 2) for name, all_ in stages.items()},
     }

@@ -7,8 +7,7 @@ over. For each mode and for decode steps of 1, 8 and 64 sequences at POSITION po
 `launches` are calls of the driver that put work into the stream, `cpu_us` is the host's processor
 time for them, `step_ms` is the time of a step among many, each prepared while the one before it
 runs, and `weights_tb_s` the weights that a step reads over that time; medians. `load_ms` is what it
-takes to make a bucket's graphs from its image, with `instantiate_ms` and `upload_ms` in it, and
-`graph_kib` the GPU memory that they take.
+takes to make a bucket's graphs from its image, with `instantiate_ms` and `upload_ms` in it.
 """
 
 from __future__ import annotations
@@ -173,7 +172,6 @@ def measure(backend: CudaBackend, rounds: int) -> dict[str, float]:
         found = compare({name: Mode(backend, step, run) for name, run in runs.items()}, rounds)
         for name, player in players.items():
             found[name] |= load_milliseconds(player, image)
-            found[name]["graph_kib"] = graphs[name].bytes / 1024
         for name, values in found.items():
             values["weights_tb_s"] = round(_weights(backend) / values["step_ms"] / 1e9, 2)
             figures |= {f"{name}.{figure}.{batch}": value for figure, value in values.items()}
