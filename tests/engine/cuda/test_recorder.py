@@ -173,6 +173,14 @@ def test_what_a_restored_engine_lacks_is_compiled_beside_its_steps(
     assert compiled == ["attention.attention_chunk"]
 
 
+def test_a_compiler_that_is_lost_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiler_module, "LONGEST_SECONDS", 0.001)
+    with pytest.raises(RuntimeError, match=r"within 0\.001 s"):
+        Recording([DECODE_2]).recorder.prepare()
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", [Compiler.compile_together, Compiler.compile_beside])
 def test_processes_compile_what_one_would_and_leave_failures_to_be_told(

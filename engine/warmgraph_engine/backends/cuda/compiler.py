@@ -7,7 +7,6 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,10 @@ a model needs about 20 kernels of half a second each; threads would wait for eac
 
 LOWEST_PRIORITY = 19
 """As os.nice counts."""
+
+LONGEST_SECONDS = 300.0
+"""For a kernel that is compiled with what time others leave: half a second of it, and one to import
+Triton. A process that is killed, for want of memory say, is not noticed otherwise."""
 
 _POINTERS = {
     "float64": "*fp64",
@@ -122,18 +125,24 @@ class Compiler:
 
     def compile_beside(self, launches: Iterable[Launch]) -> None:
         """As compile_together, while another thread uses the compiler: in one process, which gets
-        the time that nobody else wants. It ends with this one."""
+        the time that nobody else wants. It ends with this one. Raises RuntimeError if it is lost.
+        """
         missing = self._missing(launches)
         if not missing:
             return
+        from multiprocessing import TimeoutError as LateError  # noqa: PLC0415
         from multiprocessing import get_context  # noqa: PLC0415
 
         with get_context("spawn").Pool(1, os.nice, (LOWEST_PRIORITY,)) as pool:
             pending = [pool.apply_async(compile_variant, (variant,)) for variant in missing]
             for each in pending:
-                with suppress(RuntimeError):
-                    binary = each.get()
-                    self._binaries.setdefault(binary.kernel.variant, binary)
+                try:
+                    binary = each.get(LONGEST_SECONDS)
+                except LateError:
+                    raise RuntimeError(f"none came within {LONGEST_SECONDS:g} s") from None
+                except RuntimeError:
+                    continue
+                self._binaries.setdefault(binary.kernel.variant, binary)
 
     def _missing(self, launches: Iterable[Launch]) -> list[Variant]:
         """What is not compiled yet; attention, which takes longest, first."""
