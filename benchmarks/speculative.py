@@ -100,7 +100,7 @@ class Engine:
         settings = BackendSettings(
             dtype=DTYPES[device],
             block_size=BLOCK,
-            kv_cache_bytes=256 << 20,
+            kv_cache_bytes=512 << 20,
             max_model_length=-(-longest // BLOCK) * BLOCK,
             max_batch_size=max(BATCHES),
             # All prompts of a batch in one step.

@@ -120,7 +120,7 @@ class IdleDevice:
     tolerance = 0.0
     driver_times = None
 
-    def forget_stored(self) -> None:
+    def forget_stored(self) -> bool:
         raise NotImplementedError
 
     def poison_logits(self, _rows: int) -> None:

@@ -89,7 +89,8 @@ class GraphMetrics(Collector):
             of = [bucket.kind, str(bucket.size)]
             seconds.add_metric([*of, bucket.state], bucket.seconds)
             memory.add_metric(of, bucket.bytes)
-            times = entry.graph.driver_times if entry.graph is not None else None
+            graph = entry.graph  # which the engine's thread may take away meanwhile
+            times = None if graph is None else graph.driver_times
             if times is not None:
                 instantiate.add_metric(of, times.instantiate)
                 upload.add_metric(of, times.upload)

@@ -127,8 +127,9 @@ class GraphTable:
         self, entry: Entry, image: GraphImage, state: BucketState, *, began: float | None = None
     ) -> None:
         began = time.monotonic() if began is None else began
-        self.replaced += entry.graph is not None
+        replaces = entry.graph is not None
         entry.graph = self._backend.player.load(image)
+        self.replaced += replaces
         entry.image = image
         seconds = time.monotonic() - began
         self._set(entry, state=state, seconds=seconds, bytes=entry.graph.bytes)

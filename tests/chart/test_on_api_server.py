@@ -118,8 +118,10 @@ class Release:
 def release(plane: Running, helm: Helm) -> Iterator[Release]:
     made = Release(plane, helm)
     yield made
-    made.delete_crd()
-    made.helm("uninstall", "release", "--ignore-not-found", "--wait")
+    try:
+        made.delete_crd()
+    finally:
+        made.helm("uninstall", "release", "--ignore-not-found", "--wait")
 
 
 def test_the_api_server_takes_everything(release: Release) -> None:

@@ -183,9 +183,10 @@ class Backend(Protocol):
         """Run the step that lies in the static buffers, without a graph; as Graph.replay."""
         ...
 
-    def forget_stored(self) -> None:
+    def forget_stored(self) -> bool:
         """Record and run eagerly from now on with nothing that stored images have brought along:
-        one of them was not what it said. Costs what a start without them does."""
+        one of them was not what it said. Costs what a start without them does; False if they have
+        brought nothing."""
         ...
 
     def poison_logits(self, rows: int) -> None:

@@ -62,7 +62,8 @@ class ParallelBackend:
 
     def finish_loading(self) -> None:
         """Raises ModelError if any rank's weights cannot be read."""
-        question = self._ranks.ask("finish loading its weights", FinishLoading())
+        seconds = self._ranks.timeout_seconds
+        question = self._ranks.ask("finish loading its weights", FinishLoading(), seconds=seconds)
         self._local.finish_loading()
         if problem := question.problem():
             raise ModelError(problem)
@@ -70,9 +71,9 @@ class ParallelBackend:
     def run_eagerly(self, shape: StepShape) -> None:
         self._steps.run(lambda: self._local.run_eagerly(shape), bucket=0, graph=EAGER)
 
-    def forget_stored(self) -> None:
+    def forget_stored(self) -> bool:
         self._ranks.tell(ForgetStored())
-        self._local.forget_stored()
+        return self._local.forget_stored()
 
     def poison_logits(self, rows: int) -> None:
         self._ranks.tell(PoisonLogits(rows=rows))

@@ -29,8 +29,9 @@ from warmgraph_engine.step import Step
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""For a rank to find the others, and to open its part of the model once rank 0 has opened its own.
-Importing torch alone takes a minute on a busy machine; one that ends is noticed at once."""
+"""For a rank to find the others; to open its part of the model, and to have its weights, once rank
+0 has done so. Importing torch alone takes a minute on a busy machine, and a disk may be slow; a
+rank that ends is noticed at once."""
 
 POLL_SECONDS = 0.25
 """How often the watch looks at the ranks' progress. A rank is late by what the watch itself lives

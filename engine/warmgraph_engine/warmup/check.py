@@ -73,15 +73,17 @@ class KnownAnswers:
         self._backend, self._graphs, self._counts = backend, graphs, counts
         self._contexts = Contexts(backend, graphs)
 
-    def check(self, bucket: BucketId) -> Verdict:
-        """By the stored answer if there is one and the graph gives it, else in full.
+    def forget_stored(self) -> bool:
+        """As Backend.forget_stored: if it says so, what was captured before must be so again."""
+        return self._backend.forget_stored()
+
+    def check(self, bucket: BucketId, reason: CheckReason | None = None) -> Verdict:
+        """By the stored answer if there is one and the graph gives it, else in full. `reason` is
+        what compare_with_stored said, if it was asked already.
 
         Raises ArithmeticError if eager execution itself gives no numbers.
         """
-        reason = self._compare_with_stored(self._graphs[bucket])
-        if reason is CheckReason.OTHER_ANSWER:
-            # What it brought along is no measure for it, and may be wrong for others.
-            self._backend.forget_stored()
+        reason = reason or self.compare_with_stored(bucket)
         if reason is not CheckReason.EQUAL:
             return self._check_in_full(bucket, reason)
         return self._verdict(bucket, CheckPath.STORED_ANSWER, reason)
@@ -139,8 +141,9 @@ class KnownAnswers:
         ]
         return check_order(found)
 
-    def _compare_with_stored(self, entry: Entry) -> CheckReason:
+    def compare_with_stored(self, bucket: BucketId) -> CheckReason:
         """EQUAL, or why it is not enough."""
+        entry = self._graphs[bucket]
         if entry.bucket.state is not BucketState.RESTORED:
             return CheckReason.CAPTURED
         assert entry.image is not None

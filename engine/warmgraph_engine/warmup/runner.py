@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from warmgraph_api.report import (
 from warmgraph_api.resource import Execution, OnCaptureFailure, WarmupOrder, WarmupPolicy
 from warmgraph_engine.backends.base import GraphImage, ImageError
 from warmgraph_engine.config import EngineConfig
+from warmgraph_engine.counts import CheckReason
 from warmgraph_engine.graphs import GraphTable
 from warmgraph_engine.report import Reporter
 from warmgraph_engine.shapes import BucketId
@@ -163,9 +164,11 @@ class Warmup:
         verdicts: list[Verdict] = []
         disabled = []
         with self._reporter.span("Known-answer check"):
-            for bucket_id in check_order(self._graphs.ids()):
+            buckets = check_order(self._graphs.ids())
+            reasons = self._ask_restored(buckets)
+            for bucket_id in buckets:
                 if self._graphs[bucket_id].graph is not None:
-                    verdicts.append(self._verdict(bucket_id))
+                    verdicts.append(self._verdict(bucket_id, reasons.get(bucket_id)))
                     bucket = self._graphs[bucket_id].bucket
                     if bucket.state is BucketState.FALLBACK:
                         disabled.append(f"{bucket.kind} {bucket.size}")
@@ -178,11 +181,26 @@ class Warmup:
         _log.info("known answers: %s", message or "no graphs to ask")
         self._reporter.set_check(Check(state=CheckState.PASSED, message=message))
 
-    def _verdict(self, bucket_id: BucketId) -> Verdict:
+    def _ask_restored(self, buckets: Sequence[BucketId]) -> dict[BucketId, CheckReason]:
+        """Whether restored graphs give their stored answers. If one gives another, nothing that the
+        entry has brought is a measure for it, or fit for other graphs."""
+        reasons = {}
+        for bucket_id in buckets:
+            if self._graphs[bucket_id].bucket.state is BucketState.RESTORED:
+                reasons[bucket_id] = self._answers.compare_with_stored(bucket_id)
+                self._reporter.move()
+        if CheckReason.OTHER_ANSWER in reasons.values() and self._answers.forget_stored():
+            for bucket_id in buckets:
+                bucket = self._graphs[bucket_id].bucket
+                if bucket.state is BucketState.CAPTURED:
+                    self._capture(bucket)
+        return reasons
+
+    def _verdict(self, bucket_id: BucketId, reason: CheckReason | None) -> Verdict:
         """A graph that answers wrong is recorded anew if it came from the store, else disabled."""
         entry = self._graphs[bucket_id]
         try:
-            verdict = self._answers.check(bucket_id)
+            verdict = self._answers.check(bucket_id, reason)
             if verdict.problem and entry.bucket.state is BucketState.RESTORED:
                 name = f"{bucket_id[0]} {bucket_id[1]}"
                 said = f"stored graph of {name} is recorded anew: {verdict.problem}"

@@ -9,9 +9,11 @@ import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.engine.checkpoints import decode
 from tests.engine.cuda import tiny
 from tests.engine.cuda.tampering import (
     DAMAGE,
@@ -26,18 +28,24 @@ from tests.engine.cuda.tampering import (
     edit_graph,
 )
 from tests.engine.cuda.working import WorkingGpu
-from tests.engine.store.engines import Engine
+from tests.engine.store.engines import Engine, logits_of
 from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, StepKind
-from warmgraph_api.resource import Device
+from warmgraph_api.resource import Device, Execution, OnCaptureFailure
 from warmgraph_engine import startup
+from warmgraph_engine.shapes import BucketId
+from warmgraph_engine.step import Path as StepPath
 
 # Interpreted, a start takes seconds, and ten times that on a busy machine.
 pytestmark = pytest.mark.timeout(550)
 
-BUCKETS = tuple(
-    Bucket(kind=kind, size=size, mode=BucketMode.EAGER)
-    for kind, size in ((StepKind.DECODE, 2), (StepKind.PREFILL, 8))
-)
+D, P = StepKind.DECODE, StepKind.PREFILL
+
+
+def buckets(*declared: BucketId) -> tuple[Bucket, ...]:
+    return tuple(Bucket(kind=kind, size=size, mode=BucketMode.EAGER) for kind, size in declared)
+
+
+BUCKETS = buckets((D, 2), (P, 8))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,16 +58,9 @@ def gpu() -> Iterator[WorkingGpu]:
         gc.collect()  # graphs, while their GPU is there
 
 
-def start(model: Path, cache: Path) -> Engine:
-    return Engine(
-        model,
-        cache,
-        device=Device.CUDA,
-        buckets=BUCKETS,
-        max_batch_size=2,
-        max_batch_tokens=8,
-        max_model_length=32,
-    )
+def start(model: Path, cache: Path, **settings: Any) -> Engine:
+    sizes = {"max_batch_size": 2, "max_batch_tokens": 8, "max_model_length": 32}
+    return Engine(model, cache, device=Device.CUDA, **{"buckets": BUCKETS, **sizes, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,27 @@ def test_nothing_of_refused_graphs_is_used_for_others(
     house: House, edit: Edit, message: str
 ) -> None:
     check_refused_everywhere(house, edit, message)
+
+
+@pytest.mark.parametrize("stored", [((D, 2),), ((D, 2), (P, 8))], ids=["decode", "both kinds"])
+def test_graphs_captured_with_the_kernels_of_a_refused_entry_are_captured_again(
+    original: House, tmp_path: Path, stored: tuple[BucketId, ...]
+) -> None:
+    edit, _ = next(each for each in KERNEL_EDITS if each.id == "code of two projections").values
+    house = House.built(partial(original.begin, buckets=buckets(*stored)), tmp_path / "cache")
+    for kind, size in stored:
+        edit_graph(house.entry, edit, f"{kind}-{size}")
+    more = {"buckets": buckets((D, 1), *stored), "on_capture_failure": OnCaptureFailure.FAIL}
+    engine = original.begin(house.cache, **more)
+    assert engine.report.cache.result is CacheResult.REFUSED
+    assert set(engine.states().values()) == {BucketState.CAPTURED}
+    step = decode((6, 0, [1]))
+    replayed = engine.executor.execute(step)
+    assert (replayed.path, replayed.bucket) == (StepPath.EXACT, 1)
+    logits = logits_of(step, replayed)
+    engine.executor.set_execution(Execution.EAGER)
+    assert logits_of(step, engine.executor.execute(step)) == logits
+    engine.close()
 
 
 def test_what_was_refused_is_stored_anew_and_restored(house: House) -> None:

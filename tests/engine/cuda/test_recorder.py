@@ -176,7 +176,7 @@ def test_what_a_restored_engine_lacks_is_compiled_beside_its_steps(
 def test_a_compiler_that_is_lost_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compiler_module, "LONGEST_SECONDS", 0.001)
+    monkeypatch.setattr(compiler_module, "BESIDE_SECONDS", 0.001)
     with pytest.raises(RuntimeError, match=r"within 0\.001 s"):
         Recording([DECODE_2]).recorder.prepare()
 

@@ -24,7 +24,7 @@ from warmgraph_api.report import Bucket, BucketMode, BucketState, CacheResult, C
 from warmgraph_api.resource import Execution
 from warmgraph_engine.models.config import ModelError
 from warmgraph_engine.parallel.messages import Answer
-from warmgraph_engine.parallel.ranks import Question, RankError
+from warmgraph_engine.parallel.ranks import Question, RankError, Ranks
 from warmgraph_engine.step import StepError
 
 pytestmark = pytest.mark.timeout(600)
@@ -158,6 +158,12 @@ def test_graphs_that_one_rank_has_lost_are_captured_by_all(model: Path, tmp_path
 def test_a_rank_that_does_not_answer_is_named(
     model: Path, monkeypatch: pytest.MonkeyPatch, silent: str, what: str
 ) -> None:
+    def wait_until_ready(ranks: Ranks) -> None:
+        wait(ranks)
+        ranks.timeout_seconds = 10
+
+    wait = Ranks.wait_until_ready
+    monkeypatch.setattr(Ranks, "wait_until_ready", wait_until_ready)
     let_rank_fail(monkeypatch, f"silent {silent}")
     with pytest.raises(RankError) as raised, engine(model, rank_timeout_seconds=10):
         pass

@@ -81,8 +81,8 @@ class CpuBackend:
         with torch.inference_mode():
             self._step(self.arena, StepInputs(self.arena, shape))
 
-    def forget_stored(self) -> None:
-        """They bring nothing that others use."""
+    def forget_stored(self) -> bool:
+        return False  # they bring nothing that others use
 
     def poison_logits(self, rows: int) -> None:
         self._logits[:rows] = np.nan

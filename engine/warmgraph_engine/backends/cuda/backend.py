@@ -156,9 +156,9 @@ class CudaBackend:
             self._eager[shape] = self._launcher.prepare(self.recorder.record(shape.tokens, shape))
         self._eager[shape].run()
 
-    def forget_stored(self) -> None:
-        self._compiler.forget_learned()
+    def forget_stored(self) -> bool:
         self._eager.clear()
+        return self._compiler.forget_learned()
 
     def poison_logits(self, rows: int) -> None:
         self._turns.poison()

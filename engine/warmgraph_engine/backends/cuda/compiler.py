@@ -6,7 +6,9 @@ import hashlib
 import importlib
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,9 @@ PROCESSES = 8
 """That compile side by side, as far as there are cores. Each needs a second to import Triton, and
 a model needs about 20 kernels of half a second each; threads would wait for each other."""
 
-LOWEST_PRIORITY = 19
-"""As os.nice counts."""
-
-LONGEST_SECONDS = 300.0
-"""For a kernel that is compiled with what time others leave: half a second of it, and one to import
-Triton. A process that is killed, for want of memory say, is not noticed otherwise."""
+BESIDE_SECONDS = 600.0
+"""For all kernels that are compiled with what time others leave: ten seconds of it. Whatever is not
+there by then is compiled when it is needed. A process that is killed is not noticed otherwise."""
 
 _POINTERS = {
     "float64": "*fp64",
@@ -89,11 +88,12 @@ class Compiler:
             self._binaries[kernel.variant] = Binary(kernel, code)
             self._learned.add(kernel.variant)
 
-    def forget_learned(self) -> None:
-        """Compile what images brought along after all."""
-        for digest in self._learned:
+    def forget_learned(self) -> bool:
+        """Compile what images brought along after all; False if that is nothing."""
+        learned, self._learned = self._learned, set()
+        for digest in learned:
             del self._binaries[digest]
-        self._learned.clear()
+        return bool(learned)
 
     def knows(self, launches: Iterable[Launch]) -> bool:
         return all(self._variant(launch)[0] in self._binaries for launch in launches)
@@ -125,24 +125,24 @@ class Compiler:
 
     def compile_beside(self, launches: Iterable[Launch]) -> None:
         """As compile_together, while another thread uses the compiler: in one process, which gets
-        the time that nobody else wants. It ends with this one. Raises RuntimeError if it is lost.
+        the time that nobody else wants. It ends with this one. Raises RuntimeError if it takes too
+        long.
         """
         missing = self._missing(launches)
         if not missing:
             return
-        from multiprocessing import TimeoutError as LateError  # noqa: PLC0415
         from multiprocessing import get_context  # noqa: PLC0415
 
-        with get_context("spawn").Pool(1, os.nice, (LOWEST_PRIORITY,)) as pool:
+        deadline = time.monotonic() + BESIDE_SECONDS
+        with get_context("spawn").Pool(1, _yield_to_others) as pool:
             pending = [pool.apply_async(compile_variant, (variant,)) for variant in missing]
             for each in pending:
-                try:
-                    binary = each.get(LONGEST_SECONDS)
-                except LateError:
-                    raise RuntimeError(f"none came within {LONGEST_SECONDS:g} s") from None
-                except RuntimeError:
-                    continue
-                self._binaries.setdefault(binary.kernel.variant, binary)
+                each.wait(max(0.0, deadline - time.monotonic()))
+                if not each.ready():
+                    raise RuntimeError(f"not all within {BESIDE_SECONDS:g} s")
+                if each.successful():  # what fails is left to compile()
+                    binary = each.get()
+                    self._binaries.setdefault(binary.kernel.variant, binary)
 
     def _missing(self, launches: Iterable[Launch]) -> list[Variant]:
         """What is not compiled yet; attention, which takes longest, first."""
@@ -174,6 +174,13 @@ class Compiler:
         if isinstance(value, int):
             return name, "i32", name.endswith("_size") and value % _DIVISOR == 0
         return name, "fp32", False
+
+
+def _yield_to_others() -> None:
+    """This process gets the time that nobody else wants, and goes first if memory is short."""
+    os.nice(19)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def compile_variant(variant: Variant) -> Binary:
