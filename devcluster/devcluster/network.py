@@ -17,6 +17,9 @@ from devcluster.paths import Layout
 BRIDGE = "warmgraph0"
 # Away from 10.88.0.0/16 (podman, buildah), 172.17.0.0/16 (Docker) and 10.42.0.0/15 (k3s).
 NODE_ADDRESS = "10.97.0.1"
+# Without one of its own a bridge takes the lowest of its ports', another whenever a pod with a
+# lower one comes or goes: for ten seconds what other pods send to the node, DNS above all, is lost.
+BRIDGE_MAC = "02:77:67:00:00:01"
 POD_RANGE = "10.97.0.0/24"
 SERVICE_RANGE = "10.96.0.0/16"
 KUBERNETES_SERVICE_ADDRESS = "10.96.0.1"
@@ -102,6 +105,7 @@ def restore_sysctls(before: dict[str, str]) -> None:
 def ensure_bridge() -> None:
     if not Path("/sys/class/net", BRIDGE).exists():
         run("ip", "link", "add", BRIDGE, "type", "bridge")
+    run("ip", "link", "set", BRIDGE, "address", BRIDGE_MAC)
     run("ip", "address", "replace", f"{NODE_ADDRESS}/24", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
 

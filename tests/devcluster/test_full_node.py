@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +111,13 @@ def test_service_has_a_name_in_the_clusters_dns(cluster: Cluster) -> None:
     address = get(cluster, "service some", ".spec.clusterIP")
     name = f"some.{NAMESPACE}.svc.{network.CLUSTER_DOMAIN}"
     eventually(lambda: health.resolves(name, address) is None)
+
+
+def test_the_nodes_address_stays_at_one_place_whatever_pods_come_and_go(cluster: Cluster) -> None:
+    """Pods remember where it is. NET_ADDR_SET: the bridge takes no other for its ports' sake."""
+    bridge = Path("/sys/class/net", network.BRIDGE)
+    assert (bridge / "address").read_text().strip() == network.BRIDGE_MAC
+    assert (bridge / "addr_assign_type").read_text().strip() == "3"
 
 
 def test_folder_goes_with_its_claim(cluster: Cluster) -> None:

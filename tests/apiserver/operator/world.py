@@ -244,11 +244,12 @@ class World:
 
     async def _tend(self, *, starts: bool) -> None:
         while True:
-            for pod in await self.all(kinds.POD):
-                if pod["metadata"].get("deletionTimestamp"):
-                    await self._gone(pod)
-                elif starts and not (pod.get("status") or {}).get("podIP"):
-                    await self.run_pod(pod)
+            with contextlib.suppress(Exception):  # what fails is tried again
+                for pod in await self.all(kinds.POD):
+                    if pod["metadata"].get("deletionTimestamp"):
+                        await self._gone(pod)
+                    elif starts and not (pod.get("status") or {}).get("podIP"):
+                        await self.run_pod(pod)
             await asyncio.sleep(0.1)
 
     async def _gone(self, pod: Object) -> None:
@@ -262,7 +263,8 @@ class World:
         """Bind it, give it an address, and make it ready."""
         name = pod["metadata"]["name"]
         with contextlib.suppress(Exception):  # the pod may go meanwhile
-            await self.bind(pod)
+            if not pod["spec"].get("nodeName"):  # it may be bound, and no more, by an earlier try
+                await self.bind(pod)
             self.pods.states_by_name[name] = state or warm()
             await self.pod_status(name, **ready_status(self.address()))
 
