@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from devcluster import artifacts, network
@@ -102,7 +103,10 @@ def apiserver(layout: Layout, ports: dict[str, int], *, full: bool, extras: list
     return Component("apiserver", tuple(argv))
 
 
-def controller_manager(layout: Layout) -> Component:
+def controller_manager(layout: Layout, *, full: bool) -> Component:
+    # A node without a kubelet says nothing of itself. Its pods are those of whoever made
+    # them, and not to be marked unready for that.
+    controllers = "*" if full else "*,-node-lifecycle-controller"
     return Component(
         "controller-manager",
         (
@@ -112,6 +116,7 @@ def controller_manager(layout: Layout) -> Component:
             f"--root-ca-file={layout.pki}/ca.crt",
             "--use-service-account-credentials=true",
             "--leader-elect=false",
+            f"--controllers={controllers}",
             f"--cluster-cidr={network.POD_RANGE}",
             # Several clusters side by side would collide on the default port.
             "--secure-port=0",
@@ -217,7 +222,10 @@ def wanted(
 ) -> list[Component]:
     """Every component of a cluster, in the order of starting. Stopping goes the other way."""
     plane = [etcd(layout, ports), apiserver(layout, ports, full=full, extras=extras)]
-    optional = {"controller-manager": controller_manager, "scheduler": scheduler}
+    optional: dict[str, Callable[[Layout], Component]] = {
+        "controller-manager": partial(controller_manager, full=full),
+        "scheduler": scheduler,
+    }
     if not full:
         plane += [make(layout) for name, make in optional.items() if name in extras]
         return [replace(component, environment=HASTE) for component in plane]
