@@ -68,7 +68,8 @@ class IdleDevice:
 
     limits = LIMITS
     layout = ArenaLayout()
-    launches = None
+    launches = driver_times = None
+    tolerance = 0.0
     bytes = 0
 
     def __init__(self, step_seconds: float) -> None:
@@ -116,9 +117,6 @@ class IdleDevice:
 
     def drawn(self) -> None:
         raise NotImplementedError
-
-    tolerance = 0.0
-    driver_times = None
 
     def forget_stored(self) -> bool:
         raise NotImplementedError

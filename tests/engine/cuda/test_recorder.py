@@ -48,6 +48,12 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def one_by_one(compiler: Compiler, launches: Iterable[Launch]) -> None:
+    """In place of processes, which would not know that compiling is only pretended."""
+    for launch in launches:
+        compiler.compile(launch)
+
+
 class Recording:
     def __init__(self, usual: Sequence[StepShape] = ()) -> None:
         config, options = llama(), settings("bfloat16")
@@ -124,10 +130,6 @@ def test_a_document_survives_being_written_and_read(compiled: list[str]) -> None
 def test_no_step_compiles_anything_once_the_usual_shapes_are_compiled(
     compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_by_one(self: Compiler, launches: Iterable[Launch]) -> None:
-        for launch in launches:
-            self.compile(launch)
-
     monkeypatch.setattr(Compiler, "compile_together", one_by_one)
     options = settings(
         "bfloat16", max_batch_size=80, max_batch_tokens=700, max_tokens_per_sequence=4
@@ -157,11 +159,7 @@ def test_no_step_compiles_anything_once_the_usual_shapes_are_compiled(
 def test_what_a_restored_engine_lacks_is_compiled_beside_its_steps(
     compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def beside(self: Compiler, launches: Iterable[Launch]) -> None:
-        for launch in launches:
-            self.compile(launch)
-
-    monkeypatch.setattr(Compiler, "compile_beside", beside)
+    monkeypatch.setattr(Compiler, "compile_beside", one_by_one)
     image = Recording().recorder.record(2, DECODE_2)
     restored = Recording([DECODE_2, PREFILL_16])
     for kernel in decode(image.document).kernels:
