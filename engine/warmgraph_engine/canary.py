@@ -70,12 +70,26 @@ def known_answer_step(shape: StepShape, limits: Limits) -> Step:
         room = limits.block_size - start
         tokens = min(count, room)
         logits = 1 if shape.kind is StepKind.PREFILL else tokens
-        # Not the tokens that a longer prefill may have left at these positions.
-        shift = 0 if shape.kind is StepKind.PREFILL else 1
         rows.append(
-            _row(sequence, start=start, count=tokens, limits=limits, logits=logits, shift=shift)
+            _row(
+                sequence,
+                start=start,
+                count=tokens,
+                limits=limits,
+                logits=logits,
+                shift=_shift(shape),
+            )
         )
     return Step(kind=shape.kind, rows=rows)
+
+
+def _shift(shape: StepShape) -> int:
+    """Of a bucket's tokens. No two buckets have the same, but for prefills, whose blocks are
+    cleared: a graph that does not read its inputs, or does not write its keys and values, would
+    else find those of another bucket's step, and give the right answer."""
+    if shape.kind is StepKind.PREFILL:
+        return 0
+    return 2 * shape.tokens + (shape.kind is StepKind.VERIFY)
 
 
 def _sequences(wanted: int, limits: Limits) -> int:

@@ -67,6 +67,16 @@ MODELS: dict[str, tuple[Any, ...]] = {
     "gpt2, fp8": (GPT2, "float16", "float16", FP8),
     "float32, fp8": (LLAMA, "float32", "float32", FP8),
 }
+WIDE = llama_values(
+    hidden_size=4096,
+    intermediate_size=4096,
+    num_hidden_layers=1,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+)
+"""With matrices that keep all multiprocessors at work."""
+
 BOUNDS = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5}
 """Of the relative error against float32: rounding once for each of a few layers."""
 
@@ -168,6 +178,19 @@ def test_a_row_is_summed_the_same_where_one_program_adds_up_all_splits(
         results.append(model.eager(work.step(DECODE, [1])))
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("quantization", Quantization)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_long_prefill_gives_the_same_bits_each_time(
+    serve: Callable[..., Served], dtype: str, quantization: Quantization
+) -> None:
+    model = serve(WIDE, dtype, dtype, quantization)
+    results = set()
+    for _ in range(60):
+        step = sequences(model, [512]).step(PREFILL, [512], logits=1)
+        results.add(model.eager(step).tobytes())
+    assert len(results) == 1
 
 
 def test_one_graph_serves_every_length(serve: Callable[..., Served]) -> None:

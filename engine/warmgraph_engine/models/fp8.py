@@ -1,8 +1,10 @@
 """Weights as 8-bit floating point: a byte for each number (e4m3fn), and a scale for each row.
 
-A row of a matrix is divided by its scale, which takes its largest number to the largest there is,
-448, and rounded to nearest, ties to even. All of it is arithmetic of IEEE 754 in float32, so that
-every machine makes the same bytes of the same weights.
+A row of a matrix is divided by its scale, the smallest power of two that takes its largest number
+to 448 at most, the largest there is, and rounded to nearest, ties to even. Any other scale would be
+no closer: a floating-point number keeps as many bits whatever power of two it is divided by. So it
+is all done on the bits, for which a bfloat16 needs no wider type, and every machine makes the same
+bytes of the same weights.
 
 e4m3fn is torch.float8_e4m3fn (https://arxiv.org/abs/2209.05433): a sign, 4 bits of exponent, 3 of
 mantissa, no infinity.
@@ -17,12 +19,23 @@ from numpy.typing import NDArray
 
 DTYPE = "float8_e4m3fn"
 
-LARGEST = np.float32(448)
-
 _NAN = 0x7F
 
-_SMALLEST_SCALE = np.finfo(np.float32).tiny
-"""For rows of zeros, which nothing must be divided by, and of numbers that no model has."""
+# Bits of bfloat16: a sign, 8 bits of exponent, 7 of mantissa.
+_MANTISSA_BITS = 7
+_MAGNITUDE = np.uint16(0x7FFF)
+_INFINITY = 0x7F80
+_ONE = 127 << _MANTISSA_BITS
+_LARGEST = _ONE + (8 << _MANTISSA_BITS) + 0x60
+"""448."""
+_SMALLEST_NORMAL = _ONE - (6 << _MANTISSA_BITS)
+"""What has the first mantissa with a leading one, 2**-6. Below it, the steps stay as they are."""
+_ZERO = _ONE - (11 << _MANTISSA_BITS)
+"""Less than half of the smallest number, 2**-9."""
+
+_SMALLEST_EXPONENT = -100
+"""Of a scale: for rows of zeros, and of numbers that no model has. They become zeros, among them
+all that bfloat16 has no leading one for."""
 
 
 def quantize_rows(
@@ -30,17 +43,39 @@ def quantize_rows(
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """(bytes of shape (rows, columns), scales of shape (rows,)) of a float32 matrix.
 
-    A row that holds NaN or infinity has such a scale too, and so gives no number either.
+    A row that holds NaN or infinity has NaN as its scale, and so gives no number either.
     """
-    with np.errstate(invalid="ignore"):  # infinity divided by itself
-        scales = np.maximum(np.abs(values).max(axis=1) / LARGEST, _SMALLEST_SCALE)
-        bits = (values / scales[:, np.newaxis]).view(np.uint32)
+    bits = values.view(np.uint32)
     # The upper half of a number tells its byte, if its last bit says whether anything follows: a
     # number between two ties stays between them.
     followed = (bits & np.uint32(0xFFFF)) != 0
-    bits >>= 16
-    bits |= followed
-    codes: NDArray[np.uint8] = _bytes_of_upper_halves().take(bits.astype(np.intp))
+    return quantize_bfloat16_rows((bits >> np.uint32(16)).astype(np.uint16) | followed)
+
+
+def quantize_bfloat16_rows(
+    bits: NDArray[np.uint16],
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """As quantize_rows, of the bits of a bfloat16 matrix."""
+    magnitudes = bits & _MAGNITUDE
+    largest = magnitudes.max(axis=1).astype(np.int16)
+    # Rounded up, as the division of an exponent and a mantissa that are one number.
+    exponents = np.maximum(-((_LARGEST - largest) >> _MANTISSA_BITS), _SMALLEST_EXPONENT)
+    scales = np.where(largest < _INFINITY, np.ldexp(np.float32(1), exponents), np.float32(np.nan))
+    # From here on the numbers are divided by their scales, and counted from the smallest normal
+    # one, which has the byte 8.
+    scaled = magnitudes.view(np.int16)
+    scaled -= ((exponents << _MANTISSA_BITS) + _SMALLEST_NORMAL).astype(np.int16)[:, np.newaxis]
+    low = np.flatnonzero(scaled < 0)
+    low_codes = _low_codes().take(scaled.reshape(-1)[low] - _ZERO + _SMALLEST_NORMAL, mode="clip")
+    # To nearest, ties to even: the four bits that are dropped, half of them added before.
+    odd = scaled >> 4
+    odd &= 1
+    odd += 7 + (8 << 4)
+    scaled += odd
+    scaled >>= 4
+    codes = scaled.astype(np.uint8)
+    codes.reshape(-1)[low] = low_codes
+    codes |= (bits >> np.uint16(8)).astype(np.uint8) & np.uint8(0x80)
     return codes, scales
 
 
@@ -65,13 +100,8 @@ def numbers() -> NDArray[np.float32]:
 
 
 @cache
-def _bytes_of_upper_halves() -> NDArray[np.uint8]:
-    """The nearest byte of each float32 whose lower 16 bits are zero, by its upper ones."""
-    values = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
-    magnitudes = numbers()[:_NAN]
-    ties = (magnitudes[:-1] + magnitudes[1:]) / 2
-    below = np.searchsorted(ties, np.abs(values), side="left")
-    at_or_below = np.searchsorted(ties, np.abs(values), side="right")
-    nearest = np.where(below % 2, at_or_below, below)  # they differ at a tie: the even one
-    codes = np.where(np.isfinite(values), nearest, _NAN)
-    return (codes | np.where(np.signbit(values), 0x80, 0)).astype(np.uint8)
+def _low_codes() -> NDArray[np.uint8]:
+    """The nearest byte of each bfloat16 from _ZERO up to the smallest normal number."""
+    bits = np.arange(_ZERO, _SMALLEST_NORMAL, dtype=np.uint32)
+    codes: NDArray[np.uint8] = np.rint((bits << 16).view(np.float32) * 2**9).astype(np.uint8)
+    return codes

@@ -30,6 +30,7 @@ class Contexts:
     def __init__(self, backend: Backend, graphs: GraphTable) -> None:
         self._backend, self._graphs = backend, graphs
         self._written_by: int | None = None
+        self._steps: dict[int, list[tuple[StepShape, Step]]] = {}
 
     def writer(self) -> int:
         """Size of the bucket that is to write them: the smallest that does it in one step, else the
@@ -60,6 +61,11 @@ class Contexts:
     def steps(self, writer: int) -> list[tuple[StepShape, Step]]:
         """The steps, each with the shape that it runs in; a bucket's own known-answer step where
         that is enough."""
+        if writer not in self._steps:
+            self._steps[writer] = self._planned(writer)
+        return self._steps[writer]
+
+    def _planned(self, writer: int) -> list[tuple[StepShape, Step]]:
         limits = self._backend.limits
         if writer == EAGER:
             return [

@@ -9,20 +9,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.cuda.models import llama, llama_values, settings
-from warmgraph_api.report import StepKind
+from tests.engine.cuda.models import llama, settings
 from warmgraph_api.resource import Quantization
 from warmgraph_engine.backends.cpu.memory import DTYPES
 from warmgraph_engine.backends.cuda import quantized
-from warmgraph_engine.backends.cuda.compiler import Compiler
-from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host, plan_results
-from warmgraph_engine.backends.cuda.program import step_program
+from warmgraph_engine.backends.cuda.layout import plan_device
 from warmgraph_engine.backends.cuda.quantized import quantized_pieces
 from warmgraph_engine.checkpoint.safetensors_file import SafetensorsFile
 from warmgraph_engine.models import fp8
-from warmgraph_engine.models.config import parse_config
 from warmgraph_engine.models.weights import WeightSpec, weight_specs
-from warmgraph_engine.shapes import StepShape
 
 ROWS, COLUMNS, BEFORE = 37, 24, 5
 """Of the tensor, and rows of the projection that another tensor fills."""
@@ -34,7 +29,6 @@ def test_every_row_arrives_once_with_its_scale(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, transposed: bool
 ) -> None:
     monkeypatch.setattr(quantized, "PIECE_NUMBERS", 10 * COLUMNS)
-    monkeypatch.setattr(quantized, "BLOCK_NUMBERS", 3 * COLUMNS)
     matrix = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(0))
     matrix = matrix.to(DTYPES[dtype])
     save_file({"w": matrix.t().contiguous() if transposed else matrix}, tmp_path / "file")
@@ -81,25 +75,3 @@ def test_projections_take_half_the_memory_and_the_rest_as_much_as_before() -> No
     assert {r.name for r in small} - kept == {
         f"weights.{spec.scale_name}" for spec in specs if spec.projection
     }
-
-
-@pytest.mark.timeout(300)
-def test_its_kernels_compile_and_fit_into_the_gpus_shared_memory() -> None:
-    """For real: with few rows and with many, where one program adds up all splits."""
-    config = parse_config(llama_values(intermediate_size=8192, hidden_size=1024))
-    options = settings("bfloat16", max_batch_tokens=700, quantization=Quantization.FP8)
-    layouts = (
-        plan_device(config, options, weight_specs(config, ["lm_head.weight"])),
-        plan_host(config, options),
-        plan_results(options),
-    )
-    compiler = Compiler(90, {r.name: r.dtype for layout in layouts for r in layout})
-    variants = set()
-    for tokens in (64, 700):
-        shape = StepShape(kind=StepKind.PREFILL, tokens=tokens, sequences=1, logit_rows=1)
-        for launch in step_program(config, geometry(options), shape):
-            if launch.kernel == "linear.linear" and launch.constants["SCALED"]:
-                kernel = compiler.compile(launch).kernel
-                assert kernel.shared_bytes <= 227 << 10
-                variants.add((launch.constants["GATED"], launch.constants["MERGE"]))
-    assert variants == {(0, 0), (1, 0), (0, 1)}

@@ -70,3 +70,25 @@ def test_the_checks_steps_fit_any_engine(
     step = known_answer_step(shape, limits)
     assert step.tokens <= shape.tokens
     assert len(step.rows) <= shape.sequences
+
+
+def test_no_step_finds_what_it_has_to_write_already_there() -> None:
+    """Sizes of one and of several tokens each, after the longest prefill."""
+    limits = Limits(
+        vocabulary=32000,
+        block_size=16,
+        blocks=100,
+        max_model_length=64,
+        max_batch_size=64,
+        max_batch_tokens=512,
+    )
+    left: dict[tuple[int, int], set[int]] = {}
+    buckets = [(StepKind.PREFILL, 512)]
+    buckets += [(kind, size) for kind in (StepKind.DECODE, StepKind.VERIFY) for size in (1, 2, 4)]
+    for bucket in buckets:
+        shape = bucket_shape(*bucket, max_batch_size=64, speculative_tokens=3)
+        for row in known_answer_step(shape, limits).rows:
+            for position, token in enumerate(row.token_ids, row.start_position):
+                seen = left.setdefault((row.slot, position), set())
+                assert token not in seen
+                seen.add(token)

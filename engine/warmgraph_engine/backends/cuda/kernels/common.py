@@ -34,15 +34,22 @@ def prefetch(pointers, size):
 
 
 @triton.jit
-def widen(w, DTYPE: tl.constexpr, COMPILED: tl.constexpr):
+def widen(w, DTYPE: tl.constexpr):
     """Weights in the activations' type; every fp8 number has its like there."""
-    if w.dtype != DTYPE:
-        if COMPILED and tl.float16 == DTYPE:
-            # Triton 3.6 on Hopper: fp8 that becomes float16 in front of a matrix instruction comes
-            # out as other numbers. bfloat16, which holds them too, takes longer.
-            w = w.to(tl.bfloat16)
-        w = w.to(tl.float32).to(DTYPE)
-    return w
+    return w if w.dtype == DTYPE else w.to(tl.float32).to(DTYPE)
+
+
+@triton.jit
+def settle(acc):
+    """The sum of a matrix instruction, once it is there: who reads it waits.
+
+    Weights that are widened go to the instruction by registers, and Triton 3.6 loads the next ones
+    into the same registers while up to four instructions may still read them. Seen on an H200: with
+    512 rows a product had other numbers each time.
+    """
+    return tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1
+    )
 
 
 @triton.jit

@@ -14,7 +14,13 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from warmgraph_engine.backends.cuda.kernels.common import activate, multiply, prefetch, widen
+from warmgraph_engine.backends.cuda.kernels.common import (
+    activate,
+    multiply,
+    prefetch,
+    settle,
+    widen,
+)
 
 
 @triton.jit
@@ -52,18 +58,24 @@ def _product(
     weights = weight_rows + k[None, :]
     inputs = x_rows + k[:, None]
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    DTYPE: tl.constexpr = x_rows.dtype.element_ty
+    WIDENED: tl.constexpr = COMPILED and weight_rows.dtype.element_ty != DTYPE
     for offset in tl.range(0, slice_size, BLOCK_K, num_stages=STAGES):
         live_k = k + offset < k_size
         w = _load_weights(weights + offset, live_n, live_k[None, :], EVEN_N, EVEN_K)
-        w = widen(w, x_rows.dtype.element_ty, COMPILED)
+        w = widen(w, DTYPE)
         mask = live_m if EVEN_K else live_m & live_k[:, None]
         x = tl.load(inputs + offset, mask=mask, other=0.0)
         acc = tl.dot(w, x, acc, input_precision="ieee")
+        if WIDENED:
+            acc = settle(acc)
         if GATED:
             at = weights + up_offset + offset
             w = _load_weights(at, live_n, live_k[None, :], EVEN_N, EVEN_K)
-            w = widen(w, x_rows.dtype.element_ty, COMPILED)
+            w = widen(w, DTYPE)
             up = tl.dot(w, x, up, input_precision="ieee")
+            if WIDENED:
+                up = settle(up)
     return acc, up
 
 
