@@ -70,19 +70,22 @@ _LATENCIES = {
 _INPUTS = [(batch, length) for batch in (1, 2, 4) for length in (64, 256, 1024)]
 
 
-def _serving(quantization: str) -> tuple[str, list[str]]:
-    """The command, and what its figures begin with for each shape."""
+def _serving(quantization: str) -> tuple[str, dict[str, str]]:
+    """The command, and by each shape's title what its figures begin with."""
     command = "gpu_serving --folder DIR"
     if not quantization:
-        return command, ["1b", "8b"]
-    return f"{command} --quantization {quantization}", [f"{n}_{quantization}" for n in ("1b", "8b")]
+        return command, {"1.1B": "1b", "8B": "8b"}
+    return (
+        f"{command} --shapes 8b --quantization {quantization}",
+        {"8B": f"8b_{quantization}"},
+    )
 
 
 def _decode(quantization: str) -> Shown:
     command, shapes = _serving(quantization)
     return Shown(
         command=command,
-        table=Table(("", "1.1B", "8B"), _rows(_SERVED, *shapes)),
+        table=Table(("", *shapes), _rows(_SERVED, *shapes.values())),
     )
 
 
@@ -129,9 +132,9 @@ def _coldstart(quantization: str) -> Shown:
             ),
             "first start that stores its graphs ÷ that": "{@.no_cache_s / @.no_store_s:.2f}",
         },
-        *shapes,
+        *shapes.values(),
     )
-    header: tuple[str, ...] = ("", "1.1B", "8B")
+    header: tuple[str, ...] = ("", *shapes)
     if not quantization:
         header, rows = (*header, "at least"), [(*row, _FLOORS.get(row[0], "")) for row in rows]
     return Shown(command=command, table=Table(header, rows))

