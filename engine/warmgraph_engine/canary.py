@@ -10,6 +10,8 @@ from warmgraph_engine.kv import DUMMY_BLOCK, BlockTable
 from warmgraph_engine.shapes import StepShape
 from warmgraph_engine.step import Limits, Step, StepDraw, StepRow
 
+_KINDS = list(StepKind)
+
 
 def canary_step(shape: StepShape) -> Step:
     """One token of one sequence in the dummy block: the least that a step of this kind can be.
@@ -84,12 +86,10 @@ def known_answer_step(shape: StepShape, limits: Limits) -> Step:
 
 
 def _shift(shape: StepShape) -> int:
-    """Of a bucket's tokens. No two buckets have the same, but for prefills, whose blocks are
-    cleared: a graph that does not read its inputs, or does not write its keys and values, would
-    else find those of another bucket's step, and give the right answer."""
-    if shape.kind is StepKind.PREFILL:
-        return 0
-    return 2 * shape.tokens + (shape.kind is StepKind.VERIFY)
+    """Of a bucket's tokens: another one for each, if the vocabulary has more than three times as
+    many tokens as the largest step. A graph that does not read its inputs, or does not write its
+    keys and values, would else find those of another bucket's step, and give the right answer."""
+    return 3 * shape.tokens + _KINDS.index(shape.kind)
 
 
 def _sequences(wanted: int, limits: Limits) -> int:

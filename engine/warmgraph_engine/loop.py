@@ -5,7 +5,7 @@ The thread only ever holds plain token ids; text, HTTP and JSON are on the other
 has drawn all its tokens (on a GPU), the next one is handed over before they are read, and of large
 batches the one after it too: the tokens read in a turn are then those of a turn before, and the
 device always has work while this thread reads, decides and delivers. Speculative decoding drafts
-from the tokens read, so it does without.
+from the tokens read, so it does without where a text repeats.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ class EngineLoop:
         self._metrics = metrics
         self._on_fault = on_fault
         self._max_waiting = max_waiting
-        self._may_run_ahead = not speculative_tokens
         self._far_rows = far_rows
         self._unread: deque[_Issued] = deque()
         """Steps on their way, and over, whose tokens nobody has read."""
@@ -217,6 +216,8 @@ class EngineLoop:
             self._unread.append(self._issue(plan))
         stepped = bool(self._unread)
         self._read_all_but(self._may_stay_unread(plan))
+        if self._unread and self._scheduler.can_draft:
+            self._read_all_but(0)
         self._had_work = self._busy()
         if not self._work_between_steps(self._had_work) and not stepped:
             self._sleep()
@@ -225,7 +226,7 @@ class EngineLoop:
         """How many steps."""
         if plan is None:  # what the oldest one brings may be what there is to plan with
             return max(0, len(self._unread) - 1)
-        if not (self._may_run_ahead and self._unread[-1].tokens.on_device):
+        if not self._unread[-1].tokens.on_device:
             return 0
         return 2 if len(plan.rows) > self._far_rows else 1
 

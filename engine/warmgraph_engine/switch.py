@@ -42,9 +42,10 @@ class ExecutionSwitch:
         gauge.set_function(lambda: self.execution is Execution.GRAPHS)
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take the signals; until then they would end the process."""
+        """Take the signals, those too that came since the process started (__main__.py)."""
         for number, execution in SIGNALS.items():
             loop.add_signal_handler(number, self.set, execution)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def attach(self, target: Switchable) -> None:
         """What was switched while the model loaded holds from its first step on."""

@@ -1,10 +1,11 @@
 """Weights as 8-bit floating point: a byte for each number (e4m3fn), and a scale for each row.
 
 A row of a matrix is divided by its scale, the smallest power of two that takes its largest number
-to 448 at most, the largest there is, and rounded to nearest, ties to even. Any other scale would be
-no closer: a floating-point number keeps as many bits whatever power of two it is divided by. So it
-is all done on the bits, for which a bfloat16 needs no wider type, and every machine makes the same
-bytes of the same weights.
+to 448 at most, the largest there is, and rounded to nearest, ties to even. A scale that takes it to
+448 itself would keep the largest number as it is, and the others no closer than this one does:
+they have as many bits whatever they are divided by. A power of two is taken off the exponents, so
+it is all done on the bits, for which a bfloat16 needs no wider type, and every machine makes the
+same bytes of the same weights.
 
 e4m3fn is torch.float8_e4m3fn (https://arxiv.org/abs/2209.05433): a sign, 4 bits of exponent, 3 of
 mantissa, no infinity.
@@ -56,6 +57,7 @@ def quantize_bfloat16_rows(
     bits: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """As quantize_rows, of the bits of a bfloat16 matrix."""
+    bits = np.ascontiguousarray(bits)
     magnitudes = bits & _MAGNITUDE
     largest = magnitudes.max(axis=1).astype(np.int16)
     # Rounded up, as the division of an exponent and a mantissa that are one number.

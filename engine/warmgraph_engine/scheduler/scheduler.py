@@ -17,7 +17,8 @@ may be given away at once, since the device runs steps in the order in which the
 With speculative decoding, decode becomes verify as soon as one sequence has drafts: one step for
 all, in which those without bring a single token. Two steps would read the weights twice. Drafts
 take what is free and preempt nobody; between steps a sequence holds the blocks that it would hold
-without them. They follow tokens that were read, so there is no run-ahead with them.
+without them. They follow tokens that were read, so a step has none while one of its sequences waits
+for a token: who runs ahead reads what there is as soon as the text read so far can be drafted on.
 """
 
 from __future__ import annotations
@@ -84,6 +85,17 @@ class Scheduler:
             self._prefilled_last = plan.kind is StepKind.PREFILL
         return plan
 
+    @property
+    def can_draft(self) -> bool:
+        """Whether something might follow what was read of a running sequence. If so, the next step
+        is better planned when all is read; in a text that does not repeat that is seldom."""
+        return bool(self._speculative_tokens) and any(
+            not sequence.prefilling
+            and sequence.generated + 1 < sequence.params.max_tokens
+            and sequence.ngrams.draft(sequence.tokens, 1)
+            for sequence in self.running
+        )
+
     def reject(self, sequence: Sequence, count: int) -> None:
         """Take back the newest `count` positions: their drafts were not what the model said. What
         they left in the KV cache is overwritten when the true tokens are computed."""
@@ -140,7 +152,7 @@ class Scheduler:
                     position=position + 1 - sequence.prompt_length,
                 )
             )
-        if self._speculative_tokens:
+        if self._speculative_tokens and not any(row.sequence.pending for row in rows):
             rows = [self._with_drafts(row) for row in rows]  # after all have what they must have
         kind = StepKind.VERIFY if any(row.drafts for row in rows) else StepKind.DECODE
         return Plan(kind, rows) if rows else None

@@ -55,10 +55,11 @@ def test_of_what_weights_recite_all_drafts_are_right_or_none_is(
     engine = speculative.Engine(device, tmp_path, workloads, tokens=TOKENS)
     figures = speculative.measure(engine, workloads, tokens=TOKENS, rounds=1)
     counts = {name: figures[name] for name in figures if ".batch_" in name}
-    # The first answer comes from the prompt, and a draft is no good for the last.
+    # The first answer comes from the prompt, and a draft is no good for the last. On a GPU the
+    # second comes from a step that was handed over before the first was read.
     assert counts == {
         "right.k2.batch_2.drafted": 4,
         "right.k2.batch_2.accepted": 4,
-        "wrong.k2.batch_2.drafted": 10,
+        "wrong.k2.batch_2.drafted": {Device.CPU: 10, Device.CUDA: 6}[device],
         "wrong.k2.batch_2.accepted": 0,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -103,7 +104,7 @@ WISHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(
     asked=st.lists(st.tuples(PROMPTS, WISHES), min_size=1, max_size=4),
     habit=st.floats(0.0, 25.0),
@@ -111,11 +112,14 @@ WISHES = st.fixed_dictionaries(
     chunk=st.integers(1, 30),
     blocks=st.integers(17, 60),
     block_size=st.integers(4, 7),
+    far_rows=st.sampled_from([None, 0, 2, 9]),
 )
 def test_any_model_and_any_requests_give_the_same_with_drafts_and_without(
-    asked, habit, tokens, chunk, blocks, block_size
+    asked, habit, tokens, chunk, blocks, block_size, far_rows
 ):
-    """A small vocabulary, so that texts repeat by chance too; sometimes too few blocks for all."""
+    """A small vocabulary, so that texts repeat by chance too; sometimes too few blocks for all.
+    Without `far_rows` the host draws all tokens, else the device, one or two steps ahead."""
+    device = {} if far_rows is None else {"run_ahead": True, "far_rows": far_rows}
     facts = limits(
         vocabulary=12,
         blocks=blocks,
@@ -124,8 +128,8 @@ def test_any_model_and_any_requests_give_the_same_with_drafts_and_without(
         max_batch_size=3,
     )
     results = []
-    for drafts in (0, tokens):
-        with running_engine(facts, habit=habit, speculative_tokens=drafts) as engine:
+    for how in ({}, {"speculative_tokens": tokens, **device}):
+        with running_engine(facts, habit=habit, **how) as engine:
             results.append(engine.generate(*(sequence(p, **wishes) for p, wishes in asked)))
             assert engine.loop._scheduler.pool.used == 0
             assert engine.faults == []
@@ -226,16 +230,37 @@ def test_without_speculation_nothing_is_verified():
     assert engine.value("spec_decode_drafts_total") == 0
 
 
-def test_drafts_need_tokens_that_were_read_so_there_is_no_run_ahead():
-    engine = Engine(habit=1000, run_ahead=True, speculative_tokens=4)
-    engine.loop.start(engine.collect)
-    [result] = engine.generate(sequence(CIRCLING, max_tokens=13))
-    engine.loop.close()
+def test_a_text_that_does_not_repeat_runs_ahead_as_it_does_without_speculation():
+    with running_engine(run_ahead=True, speculative_tokens=4) as engine:
+        [result] = engine.generate(sequence([*range(10)], max_tokens=6))
+    pairs = [*pairwise([*range(10), *result.ids])]
+    assert len(set(pairs)) == len(pairs), "nothing to draft from"
+    pending = [PENDING_TOKEN in row.token_ids for s in engine.executor.steps for row in s.rows]
+    assert pending == [False] + [True] * 5
+    assert engine.executor.most_ahead == 2
+
+
+def test_where_a_text_begins_to_repeat_all_is_read_and_drafts_take_over():
+    with running_engine(habit=1000, run_ahead=True, speculative_tokens=4) as engine:
+        [result] = engine.generate(sequence(CIRCLING, max_tokens=13))
     assert result.ids == [1, 2, 3, 4, 0] * 2 + [1, 2, 3]
-    steps = engine.executor.steps
-    assert engine.executor.most_ahead == 1
-    assert all(PENDING_TOKEN not in row.token_ids for step in steps for row in step.rows)
-    assert any(step.kind is StepKind.VERIFY for step in steps)
+    # The first token is still on its way when the second is computed; then 5 a step, and 1.
+    kinds = [step.kind for step in engine.executor.steps]
+    assert kinds == [StepKind.PREFILL, StepKind.DECODE, *[StepKind.VERIFY] * 2, StepKind.DECODE]
+    pending = [PENDING_TOKEN in step.rows[0].token_ids for step in engine.executor.steps]
+    assert pending == [False, True, False, False, False]
+
+
+def test_one_text_that_repeats_holds_back_the_steps_of_all():
+    """One step for all: it has drafts of some, so tokens of none may be missing."""
+    with running_engine(habit=1000, run_ahead=True, speculative_tokens=4) as engine:
+        engine.generate(
+            sequence(CIRCLING, max_tokens=40),
+            sequence([*range(10, 20)], max_tokens=40, logit_bias=dict.fromkeys(range(5), -1e4)),
+        )
+    verified = [step for step in engine.executor.steps if step.kind is StepKind.VERIFY]
+    assert any(len(step.rows) == 2 for step in verified)
+    assert not any(PENDING_TOKEN in row.token_ids for step in verified for row in step.rows)
 
 
 def test_tokens_of_an_accepted_run_come_in_order_each_as_an_output_of_its_own():

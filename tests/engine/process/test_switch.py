@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,23 @@ def test_a_switch_while_the_model_loads_holds_from_the_first_request_on(
 ) -> None:
     engine = start()
     engine.url()  # it listens, and so it takes signals
+    engine.process.send_signal(signal.SIGUSR1)
+    engine.serve()
+    assert engine.complete("hello")
+    assert steps(engine, "graphs_off") > 0
+    assert steps(engine, "bucket") == 0
+
+
+def test_a_switch_while_python_imports_waits_until_somebody_listens(start: Start) -> None:
+    engine = start()
+    status = Path(f"/proc/{engine.process.pid}/status")
+
+    def held() -> bool:
+        [mask] = re.findall(r"SigBlk:\s*(\w+)", status.read_text())
+        return bool(int(mask, 16) >> (signal.SIGUSR1 - 1) & 1)
+
+    engine.wait_for(held)
+    assert "listening" not in engine.log
     engine.process.send_signal(signal.SIGUSR1)
     engine.serve()
     assert engine.complete("hello")

@@ -76,7 +76,7 @@ class Schedule(RuleBasedStateMachine):
         if plan is not None:
             self.check(plan, before, both)
             self.unread.append(plan)
-            kept = self.ahead
+            kept = 0 if plan.kind is StepKind.VERIFY else self.ahead
         while len(self.unread) > max(0, kept):
             self.read(self.unread.popleft())
 
@@ -161,10 +161,23 @@ class ScheduleWithDrafts(Schedule):
     speculative_tokens = 3
 
 
+class ScheduleFarAheadWithDrafts(ScheduleWithDrafts):
+    """Where no step has them, tokens are read two steps late."""
+
+    ahead = 2
+
+
 BOUNDS = settings(deadline=None, max_examples=60, stateful_step_count=30)
-for machine in (Schedule, ScheduleAhead, ScheduleFarAhead, ScheduleWithDrafts):
+for machine in (
+    Schedule,
+    ScheduleAhead,
+    ScheduleFarAhead,
+    ScheduleWithDrafts,
+    ScheduleFarAheadWithDrafts,
+):
     machine.TestCase.settings = BOUNDS
 TestSchedule = Schedule.TestCase
 TestScheduleAhead = ScheduleAhead.TestCase
 TestScheduleFarAhead = ScheduleFarAhead.TestCase
 TestScheduleWithDrafts = ScheduleWithDrafts.TestCase
+TestScheduleFarAheadWithDrafts = ScheduleFarAheadWithDrafts.TestCase

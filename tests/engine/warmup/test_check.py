@@ -72,8 +72,8 @@ def test_the_checks_steps_fit_any_engine(
     assert len(step.rows) <= shape.sequences
 
 
-def test_no_step_finds_what_it_has_to_write_already_there() -> None:
-    """Sizes of one and of several tokens each, after the longest prefill."""
+def test_no_step_finds_its_tokens_or_what_it_has_to_write_already_there() -> None:
+    """Of any other bucket, and of the steps that write contexts."""
     limits = Limits(
         vocabulary=32000,
         block_size=16,
@@ -82,13 +82,14 @@ def test_no_step_finds_what_it_has_to_write_already_there() -> None:
         max_batch_size=64,
         max_batch_tokens=512,
     )
-    left: dict[tuple[int, int], set[int]] = {}
-    buckets = [(StepKind.PREFILL, 512)]
-    buckets += [(kind, size) for kind in (StepKind.DECODE, StepKind.VERIFY) for size in (1, 2, 4)]
-    for bucket in buckets:
-        shape = bucket_shape(*bucket, max_batch_size=64, speculative_tokens=3)
-        for row in known_answer_step(shape, limits).rows:
+    steps = [*context_steps(limits, tokens=512, sequences=64)]
+    for kind in StepKind:
+        for size in (16, 32, 48, 64, 96, 512) if kind is StepKind.PREFILL else range(1, 65):
+            shape = bucket_shape(kind, size, max_batch_size=64, speculative_tokens=4)
+            steps.append(known_answer_step(shape, limits))
+    seen: dict[tuple[int, int], list[int]] = {}
+    for step in steps:
+        for row in step.rows:
             for position, token in enumerate(row.token_ids, row.start_position):
-                seen = left.setdefault((row.slot, position), set())
-                assert token not in seen
-                seen.add(token)
+                seen.setdefault((row.slot, position), []).append(token)
+    assert all(len(set(tokens)) == len(tokens) for tokens in seen.values())

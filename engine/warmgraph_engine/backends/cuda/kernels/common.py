@@ -44,8 +44,8 @@ def settle(acc):
     """The sum of a matrix instruction, once it is there: who reads it waits.
 
     Weights that are widened go to the instruction by registers, and Triton 3.6 loads the next ones
-    into the same registers while up to four instructions may still read them. Seen on an H200: with
-    512 rows a product had other numbers each time.
+    into the same registers while three instructions, or seven, may still read them. Seen on an
+    H200: with 512 rows a product had other numbers each time.
     """
     return tl.inline_asm_elementwise(
         "mov.b32 $0, $1;", "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1
