@@ -83,11 +83,11 @@ class Engine:
             self._changed.notify_all()
 
     @property
-    def kept_by_sampler(self) -> int:
+    def kept_by_sampler(self) -> set[int]:
         """Sequences that the sampler still keeps something of."""
         if isinstance(self.sampler, CpuSampler):
-            return len(self.sampler._counts)
-        return len(self.sampler._numbers) + len(self.sampler._host._counts)
+            return {*self.sampler._counts}
+        return {*self.sampler._numbers, *self.sampler._host._counts, *self.sampler._drawn_here}
 
     def result(self, sequence: Sequence) -> Result:
         return self.results.get(sequence.id, Result())

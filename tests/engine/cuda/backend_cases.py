@@ -105,7 +105,7 @@ def served(backend: Backend, graphs: GraphTable, counts: StepCounts) -> list[Res
         engine.loop._turn()
         most = max(most, len(engine.loop._unread))
     assert most == (2 if isinstance(backend, CudaBackend) else 0), "steps that were ahead"
-    assert engine.kept_by_sampler == 0
+    assert not engine.kept_by_sampler
     return [engine.result(one) for one in sequences]
 
 

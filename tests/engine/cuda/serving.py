@@ -67,7 +67,7 @@ class Serving:
             engine.loop.close()
         assert engine.faults == []
         assert engine.loop._scheduler.pool.used == 0
-        assert engine.kept_by_sampler == 0
+        assert not engine.kept_by_sampler
 
     def request(self, number: int) -> Sequence:
         return random_sequence(

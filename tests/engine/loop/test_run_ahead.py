@@ -122,7 +122,7 @@ def test_a_cancelled_sequence_gets_nothing_more_and_its_neighbours_what_they_get
         # The step being read when it was cancelled may still bring a token, no later one does.
         assert len(engine.result(doomed).tokens) <= cancelled_at[0] + 1
         assert engine.result(doomed).finish is None
-        assert engine.kept_by_sampler == 0
+        assert not engine.kept_by_sampler
 
 
 def test_a_fault_keeps_the_tokens_of_the_steps_before_it():
@@ -280,5 +280,5 @@ def test_whatever_comes_and_goes_a_request_gets_what_it_gets_without_run_ahead(
         else:
             assert result == whole
     assert engine.loop._scheduler.pool.used == 0
-    assert engine.kept_by_sampler == 0
+    assert not engine.kept_by_sampler
     assert engine.executor.idle

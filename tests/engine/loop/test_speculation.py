@@ -78,7 +78,7 @@ def test_300_requests_that_join_and_leave_get_what_each_gets_without_drafts(
                 engine.wait([sequences[-1]])
         assert engine.wait(sequences) == plain
         assert engine.loop._scheduler.pool.used == 0
-        assert engine.kept_by_sampler == 0
+        assert not engine.kept_by_sampler
     drafted = engine.value("spec_decode_draft_tokens_total")
     kept = engine.value("spec_decode_accepted_tokens_total")
     assert 0 < kept < drafted
@@ -136,10 +136,12 @@ def test_any_model_and_any_requests_give_the_same_with_drafts_and_without(
     assert results[0] == results[1]
 
 
-def test_cancelled_requests_leave_the_others_as_they_are(plain):
+@pytest.mark.parametrize("device", [False, True], ids=["host draws", "device draws"])
+def test_cancelled_requests_leave_the_others_as_they_are(plain, device):
     dice = random.Random(2)
     doomed = set(dice.sample(range(REQUESTS), REQUESTS // 3))
-    with running_engine(limits(blocks=40), habit=HABIT, speculative_tokens=4) as engine:
+    how = {"habit": HABIT, "speculative_tokens": 4, "run_ahead": device}
+    with running_engine(limits(blocks=40), **how) as engine:
         sequences = []
         for number, (prompt, params) in enumerate(requests()):
             sequences.append(sequence(prompt, **params))
@@ -155,7 +157,7 @@ def test_cancelled_requests_leave_the_others_as_they_are(plain):
             else:
                 assert got == result
         assert engine.loop._scheduler.pool.used == 0
-        assert engine.sampler._counts.keys() <= {sequences[n].id for n in doomed}
+        assert engine.kept_by_sampler <= {sequences[n].id for n in doomed}
 
 
 def test_preemption_does_not_change_a_result():
