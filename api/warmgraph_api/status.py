@@ -45,7 +45,12 @@ class GraphCount(Resource, frozen=True, kw_only=True):
     eager_total: Annotated[int, Meta(description="Eager buckets declared.")] = 0
     lazy_captured: Annotated[int, Meta(description="Lazy buckets captured or restored.")] = 0
     lazy_total: Annotated[int, Meta(description="Lazy buckets declared.")] = 0
-    failed: Annotated[int, Meta(description="Buckets whose steps run eagerly instead.")] = 0
+    failed: Annotated[
+        int,
+        Meta(
+            description="Buckets out of use: their steps take a larger one, or run without a graph."
+        ),
+    ] = 0
     summary: Annotated[
         str, Meta(description="For people: `eager 4/4, lazy 1/3`, with `failed 1` if any.")
     ] = ""
@@ -63,7 +68,7 @@ class CacheStatus(Resource, frozen=True, kw_only=True):
 class ColdStartSpan(Resource, frozen=True, kw_only=True):
     """One stage of a start. Stages may overlap."""
 
-    name: Annotated[str, Meta(description="Stage, such as LoadingModel.")]
+    name: Annotated[str, Meta(description="Stage, such as Load model.")]
     start_milliseconds: Annotated[int, Meta(description="After the engine's process started.")]
     milliseconds: Annotated[int, Meta(description="How long it took.")]
 

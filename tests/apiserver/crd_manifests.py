@@ -131,10 +131,10 @@ REFUSED = [
         "engine.image must not contain white space",
     ),
     Refused(
-        "attention backend is a path",
-        {"spec.engine.attentionBackend": "a/b"},
+        "attention backend that no device has",
+        {"spec.engine.attentionBackend": "flash"},
         "spec.engine.attentionBackend",
-        "auto picks by device",
+        "can only be auto",
     ),
     Refused(
         "tensor parallelism on the CPU",

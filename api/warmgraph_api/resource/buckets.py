@@ -62,8 +62,10 @@ class Buckets(Resource, frozen=True, kw_only=True):
         Meta(
             description=(
                 "Lists derived from the engine's limits instead of written out. Minimal: decode 1. "
-                "Balanced: powers of two, the larger ones lazy. Full: powers of two, all eager. "
-                "With speculative decoding, verify gets the sizes of decode."
+                "Balanced: powers of two; of decode those up to 8 are eager, of prefill the "
+                "largest, which long prompts are cut into. Full: powers of two, all eager. Each "
+                "list ends at the engine's limit. With speculative decoding, verify gets the sizes "
+                "of decode."
             )
         ),
     ] = BucketPreset.NONE

@@ -92,11 +92,11 @@ class Engine(Resource, frozen=True, kw_only=True):
         str,
         Meta(
             max_length=64,
-            description="Attention kernels; auto picks by device.",
+            description="Attention kernels. Only auto for now: each device has one kind.",
             extra_json_schema=rules(
                 rule(
-                    "self.matches('^[a-z0-9_-]+$')",
-                    "engine.attentionBackend must be one lower case word; auto picks by device",
+                    "self == 'auto'",
+                    "engine.attentionBackend can only be auto: each device has one",
                 )
             ),
         ),

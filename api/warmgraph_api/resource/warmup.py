@@ -32,7 +32,11 @@ class LazyCapture(Resource, frozen=True, kw_only=True):
 
     enabled: Annotated[
         bool,
-        Meta(description="Capture lazy buckets at all; without it their steps run eagerly."),
+        Meta(
+            description=(
+                "Capture lazy buckets at all; without it their steps take a larger bucket or none."
+            )
+        ),
     ] = True
     max_busy_percent: Annotated[
         int,
@@ -73,8 +77,9 @@ class Warmup(Resource, frozen=True, kw_only=True):
         OnCaptureFailure,
         Meta(
             description=(
-                "What a failed eager capture means. Fallback: its steps run eagerly and the pod "
-                "becomes ready. Fail: the pod never becomes ready and says which bucket failed."
+                "What a failed eager capture means. Fallback: its steps take a larger bucket, or "
+                "run without a graph, and the pod becomes ready. Fail: the pod never becomes ready "
+                "and says which bucket failed."
             )
         ),
     ] = OnCaptureFailure.FALLBACK
