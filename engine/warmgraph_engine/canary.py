@@ -66,6 +66,7 @@ def known_answer_step(shape: StepShape, limits: Limits) -> Step:
     """
     sequences = _sequences(shape.sequences, limits)
     count = min(max(1, shape.tokens // shape.sequences), limits.block_size)
+    shift = _shift(shape)
     rows = []
     for sequence in range(sequences):
         start = 0 if shape.kind is StepKind.PREFILL else _context_length(sequence, limits)
@@ -73,14 +74,7 @@ def known_answer_step(shape: StepShape, limits: Limits) -> Step:
         tokens = min(count, room)
         logits = 1 if shape.kind is StepKind.PREFILL else tokens
         rows.append(
-            _row(
-                sequence,
-                start=start,
-                count=tokens,
-                limits=limits,
-                logits=logits,
-                shift=_shift(shape),
-            )
+            _row(sequence, start=start, count=tokens, limits=limits, logits=logits, shift=shift)
         )
     return Step(kind=shape.kind, rows=rows)
 

@@ -91,7 +91,7 @@ class Scheduler:
         is better planned when all is read; in a text that does not repeat that is seldom."""
         return bool(self._speculative_tokens) and any(
             not sequence.prefilling
-            and sequence.generated + 1 < sequence.params.max_tokens
+            and sequence.draftable > 0
             and sequence.ngrams.draft(sequence.tokens, 1)
             for sequence in self.running
         )
@@ -163,7 +163,7 @@ class Scheduler:
         sequence, size = row.sequence, self._limits.block_size
         most = min(
             self._speculative_tokens,
-            sequence.params.max_tokens - sequence.generated - 1,  # what follows them is drawn too
+            sequence.draftable,
             (len(sequence.blocks) + self.pool.free) * size - row.end,
         )
         drafts = sequence.ngrams.draft(sequence.tokens, most)

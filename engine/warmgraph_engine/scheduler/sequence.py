@@ -80,6 +80,11 @@ class Sequence:
     def generated(self) -> int:
         return len(self.tokens) - self.prompt_length
 
+    @property
+    def draftable(self) -> int:
+        """How many drafts may follow what was read: a token behind them is drawn too."""
+        return self.params.max_tokens - self.generated - 1
+
     def append(self, token: int) -> FinishReason | None:
         """Add the token that was pending; returns why the output ends with it, or None."""
         self.pending -= 1

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from warmgraph_api.report import StepKind
+from warmgraph_engine.arena import Region
 from warmgraph_engine.backends.cpu.memory import DTYPES
 from warmgraph_engine.backends.cuda import slots
 from warmgraph_engine.backends.cuda.inputs import InputBuffers
@@ -149,18 +150,22 @@ class Reference:
         return self._memory["buffers.logits"][: shape.logit_rows].clone()
 
 
+def regions(config: ModelConfig, options: BackendSettings) -> dict[str, Region]:
+    """By name, whatever a step's launches may point at."""
+    layouts = (
+        plan_device(config, options, weight_specs(config, ["lm_head.weight"])),
+        plan_host(config, options),
+        plan_results(options),
+    )
+    return {region.name: region for layout in layouts for region in layout}
+
+
 def cpu_memory(
     config: ModelConfig, options: BackendSettings, weights: dict[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     """The CUDA backend's regions as CPU tensors; whatever no step has written is NaN."""
-    specs = weight_specs(config, ["lm_head.weight"])
     memory = {}
-    layouts = (
-        plan_device(config, options, specs),
-        plan_host(config, options),
-        plan_results(options),
-    )
-    for region in (region for layout in layouts for region in layout):
+    for region in regions(config, options).values():
         tensor = torch.zeros(region.shape, dtype=DTYPES[region.dtype])
         if tensor.is_floating_point():
             tensor.fill_(float("nan"))

@@ -8,17 +8,16 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.engine.cuda.models import llama, settings
+from tests.engine.cuda.models import llama, regions, settings
 from warmgraph_api.report import StepKind
 from warmgraph_engine.backends.base import CaptureError
 from warmgraph_engine.backends.cuda import compiler as compiler_module
 from warmgraph_engine.backends.cuda.compiler import Binary, Compiler, Variant
 from warmgraph_engine.backends.cuda.document import Kernel, decode
 from warmgraph_engine.backends.cuda.launch import Launch
-from warmgraph_engine.backends.cuda.layout import geometry, plan_device, plan_host, plan_results
+from warmgraph_engine.backends.cuda.layout import geometry
 from warmgraph_engine.backends.cuda.program import step_program, usual_shapes
 from warmgraph_engine.backends.cuda.recorder import CudaRecorder
-from warmgraph_engine.models.weights import weight_specs
 from warmgraph_engine.shapes import StepShape
 
 DECODE_2 = StepShape(kind=StepKind.DECODE, tokens=2, sequences=2, logit_rows=2)
@@ -57,16 +56,11 @@ def one_by_one(compiler: Compiler, launches: Iterable[Launch]) -> None:
 class Recording:
     def __init__(self, usual: Sequence[StepShape] = ()) -> None:
         config, options = llama(), settings("bfloat16")
-        layouts = (
-            plan_device(config, options, weight_specs(config, ["lm_head.weight"])),
-            plan_host(config, options),
-            plan_results(options),
-        )
-        regions = {region.name: region for layout in layouts for region in layout}
-        self.compiler = Compiler(90, {name: region.dtype for name, region in regions.items()})
+        planned = regions(config, options)
+        self.compiler = Compiler(90, {name: region.dtype for name, region in planned.items()})
         self.recorder = CudaRecorder(
             self.compiler,
-            regions,
+            planned,
             lambda shape: step_program(config, geometry(options), shape),
             usual,
         )

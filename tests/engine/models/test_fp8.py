@@ -38,6 +38,13 @@ def torchs(values: np.ndarray) -> np.ndarray:
     return numbers.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
 
 
+def spread_out(spread: float) -> np.ndarray:
+    """A matrix whose exponents are spread so far."""
+    random = np.random.default_rng(1)
+    sizes = np.exp(random.standard_normal((200, 700)) * spread)
+    return random.standard_normal((200, 700)) * sizes
+
+
 def test_every_byte_stands_for_what_it_is_in_torch() -> None:
     codes = torch.arange(256, dtype=torch.uint8)
     want = codes.view(torch.float8_e4m3fn).float().numpy()
@@ -47,9 +54,7 @@ def test_every_byte_stands_for_what_it_is_in_torch() -> None:
 @pytest.mark.parametrize("spread", [0.01, 1, 4])
 def test_a_matrix_is_rounded_as_torch_rounds_it(spread: float) -> None:
     """`spread` of the exponents: numbers without a leading one, and such that become zero, too."""
-    random = np.random.default_rng(1)
-    sizes = np.exp(random.standard_normal((200, 700)) * spread)
-    matrix = (random.standard_normal((200, 700)) * sizes).astype(np.float32)
+    matrix = spread_out(spread).astype(np.float32)
     codes, scales = fp8.quantize_rows(matrix)
     assert (np.frexp(scales)[0] == 0.5).all()  # powers of two
     largest = np.abs(matrix).max(axis=1) / scales
@@ -59,9 +64,7 @@ def test_a_matrix_is_rounded_as_torch_rounds_it(spread: float) -> None:
 
 @pytest.mark.parametrize("spread", [0.01, 4])
 def test_a_bfloat16_matrix_needs_no_wider_type(spread: float) -> None:
-    random = np.random.default_rng(1)
-    sizes = np.exp(random.standard_normal((200, 700)) * spread)
-    matrix = torch.from_numpy(random.standard_normal((200, 700)) * sizes).to(torch.bfloat16)
+    matrix = torch.from_numpy(spread_out(spread)).to(torch.bfloat16)
     bits = matrix.view(torch.uint16).numpy()
     before = bits.copy()
     wide = fp8.quantize_rows(matrix.float().numpy())

@@ -17,8 +17,7 @@ from warmgraph_engine.models.weights import WeightSpec
 
 PIECE_NUMBERS = 2 << 20
 """Of a thread's turn: few enough that all threads work on a large matrix, and so many that numpy
-seldom asks for the interpreter, for which the threads wait. Half of it takes longer, a 32nd seven
-times as long."""
+seldom asks for the interpreter, for which the threads wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Quantized:
         matrix: NDArray[Any] = np.frombuffer(self.stored.data, STORAGE[dtype])
         matrix = matrix.reshape(self.stored.shape)
         rows = slice(self.first, self.first + self.rows)
-        values = np.ascontiguousarray(matrix[:, rows].T if self.transposed else matrix[rows])
+        values = matrix[:, rows].T if self.transposed else matrix[rows]
         if dtype == "bfloat16":
             codes, scales = fp8.quantize_bfloat16_rows(values)
         else:
